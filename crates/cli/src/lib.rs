@@ -119,7 +119,7 @@ fn execute(
             Command::Merge(args) => commands::merge::Merge::from(args).run(output),
             Command::Ls(args) => commands::ls::Ls::from(args).run(output),
             Command::Show(args) => commands::show::Show::from(args).run(output),
-            Command::Overflow(args) => commands::overflow::Overflow::from(args).run(output),
+            Command::Overflow(args) => commands::overflow::Overflow::try_from(args)?.run(output),
             Command::Shell(args) => commands::shell::Shell::try_from(args)?.run(output),
             Command::Graph(args) => commands::graph::run(args, output),
             Command::Completions(args) => commands::manual::completions(&args, output),

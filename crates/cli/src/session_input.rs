@@ -83,7 +83,7 @@ impl ConditionalEventHandler for ClearOrLeave {
     }
 }
 
-/// Completes commands, files, and the names of files in the data folders.
+/// Completes commands, names of operators, files, and the names of files in the data folders.
 struct Completion {
     session: Session,
     files: FilenameCompleter,
@@ -108,6 +108,13 @@ impl Completer for Completion {
             let found: Vec<Pair> = commands.map(whole).collect();
             if !found.is_empty() {
                 return Ok((start, found));
+            }
+        }
+        let command = typed.split_whitespace().next().unwrap_or_default();
+        if self.session.dialect().takes_operators(command) && !word.is_empty() {
+            let operators = self.session.op_names(word);
+            if !operators.is_empty() {
+                return Ok((start, operators.iter().map(|name| whole(name)).collect()));
             }
         }
         let (file_start, mut found) = self.files.complete(line, position, context)?;

@@ -7,9 +7,11 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use serde_json::Value as Json;
+use ulpscope_session::Language;
 use ulpscope_shell::config::Config;
-use ulpscope_shell::{DataFolders, DataKind};
+use ulpscope_shell::{DataFolders, DataKind, Dialect, Session, TrainingDevice, TrainingRequest};
 
+use crate::commands::shell::show;
 use crate::exit::Exit;
 use crate::output::Output;
 
@@ -20,6 +22,12 @@ const UNATTENDED: &str = include_str!("precision_tool/tfdbg_unattended.py");
 const TF_DEBUG_LINES: &str = "sess = tf_debug.LocalCLIDebugWrapperSession(sess, ui_type=\"readline\"), or \
                               training_hooks=[tf_debug.LocalCLIDebugHook()] of an EstimatorSpec";
 
+/// Operators with an overflow that are shown; `ac -l` shows more.
+const OVERFLOWS: usize = 3;
+
+/// Runs a step from the checkpoint. In the folder that the user made.
+const FROM_CHECKPOINT: &str = "precision_tool/tf_train.py";
+
 /// One training.
 pub(crate) struct Training<'a> {
     command: &'a str,
@@ -27,6 +35,35 @@ pub(crate) struct Training<'a> {
     config: &'a Config,
     folders: DataFolders,
     started: SystemTime,
+}
+
+/// Runs the trainings that a command of the shell asks for: those of the checkpoint. The worst exit code counts.
+pub(crate) fn run_requested(
+    requests: &[TrainingRequest],
+    config: &Config,
+    language: Language,
+    output: &mut Output,
+) -> anyhow::Result<u8> {
+    let mut worst = 0;
+    for request in requests {
+        if !Path::new(FROM_CHECKPOINT).is_file() {
+            bail!("{FROM_CHECKPOINT} is missing: ulpscope precision-tool init . makes that folder");
+        }
+        let device = match request.device {
+            TrainingDevice::Cpu => "cpu",
+            TrainingDevice::Npu => "npu",
+        };
+        let command = format!("python3 {FROM_CHECKPOINT} {device}");
+        output.line(&format!("[INFO] {command}"))?;
+        let training = Training::new(&command, config)?;
+        let code = match (request.device, request.detects_overflow) {
+            (TrainingDevice::Cpu, _) => training.tf_dump(output)?,
+            (TrainingDevice::Npu, true) => training.npu_overflow(language, output)?,
+            (TrainingDevice::Npu, false) => training.npu_dump(output)?,
+        };
+        worst = worst.max(code);
+    }
+    Ok(worst)
 }
 
 impl<'a> Training<'a> {
@@ -59,16 +96,14 @@ impl<'a> Training<'a> {
     }
 
     /// `npu_overflow`: overflow detection.
-    pub(crate) fn npu_overflow(&self, output: &mut Output) -> anyhow::Result<u8> {
+    pub(crate) fn npu_overflow(&self, language: Language, output: &mut Output) -> anyhow::Result<u8> {
         let code = self.npu("PRECISION_TOOL_OVERFLOW", output)?;
-        let files = self.folders.files(DataKind::Overflow);
-        if files.is_empty() {
+        if self.folders.files(DataKind::Overflow).is_empty() {
             output.complain(&format!("note: {}", self.folders.missing(DataKind::Overflow)));
         } else {
-            output.line(&format!("overflow data: {} files", files.len()))?;
-            for file in files.iter().take(20) {
-                output.line(&format!(" - {}", file.display()))?;
-            }
+            let session = Session::new(Dialect::PrecisionTool, self.config);
+            let session = if language == Language::Chinese { session.in_chinese() } else { session };
+            show(&session.overflows(OVERFLOWS), output)?;
         }
         Ok(code)
     }

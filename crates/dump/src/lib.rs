@@ -55,6 +55,7 @@ pub use file_part::FilePart;
 pub use find::AFTER_LAST_STEP;
 pub use key::parse_key;
 pub use ledger::Ledger;
+pub use mapping_csv::read_in as mapped_names;
 pub use problems::Problems;
 pub use rank::{Rank, Task, Tool};
 pub use tree::{Dump, RankPlace, Select, Step};

@@ -18,7 +18,7 @@ pub(crate) const MAPPING_FILE: &str = "mapping.csv";
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The original names by digits; none if there is no such file.
-pub(crate) fn read_in(folder: &Path, problems: &mut Problems) -> HashMap<String, String> {
+pub fn read_in(folder: &Path, problems: &mut Problems) -> HashMap<String, String> {
     let path = folder.join(MAPPING_FILE);
     let read = || {
         links::refuse(&path)?;

@@ -1,7 +1,7 @@
 //! Names of dump files, files of statistics, and op-debug files.
 #![allow(clippy::unwrap_used)]
 
-use ulpscope_formats::acl::{DataType, FileName, Format, Thread, read_op_debug, read_statistics};
+use ulpscope_formats::acl::{DataType, FileName, Format, Thread, UnitState, read_op_debug, read_statistics};
 use ulpscope_formats::json::{self, Layout};
 
 #[test]
@@ -88,12 +88,25 @@ fn newer(version: u32, unit: u32, words: &[u64]) -> Vec<u8> {
     bytes
 }
 
+fn texts(state: &UnitState) -> Vec<String> {
+    state.meanings().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn meanings_are_in_two_languages() {
+    let state = read_op_debug(&newer(0, 0, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x120])).unwrap();
+    let chinese: Vec<String> = state.units[0].meanings().iter().map(|meaning| meaning.chinese()).collect();
+    assert_eq!(chinese, ["浮点计算有溢出", "FP32转FP16或32符号整数转FP16中出现溢出"]);
+    let unknown = read_op_debug(&newer(0, 0, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x2000])).unwrap();
+    assert_eq!(unknown.units[0].meanings()[0].chinese(), "状态位0x2000含义未知");
+}
+
 #[test]
 fn every_status_has_its_meaning() {
     let meanings = |unit: u32, fields: usize, status: u64| {
         let mut words = vec![0; fields];
         words.push(status);
-        read_op_debug(&newer(0, unit, &words)).unwrap().units[0].meanings()
+        texts(&read_op_debug(&newer(0, unit, &words)).unwrap().units[0])
     };
     assert_eq!(
         meanings(0, 10, 0x5b8 | 0x2000),
@@ -114,7 +127,7 @@ fn every_status_has_its_meaning() {
         bytes[512..520].copy_from_slice(&dha.to_le_bytes());
         bytes[768..776].copy_from_slice(&l2.to_le_bytes());
         let state = read_op_debug(&bytes).unwrap();
-        [state.units[0].meanings(), state.units[1].meanings()].concat()
+        [texts(&state.units[0]), texts(&state.units[1])].concat()
     };
     let words = [
         "an atomic addition overflowed",

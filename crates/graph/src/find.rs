@@ -24,35 +24,19 @@ pub struct GraphFile {
 }
 
 /// Opens a file, or the graphs of a folder: those of the stage `Build` if there are any, which is what runs; else the
-/// only one. Of `X.txt` and `X.txt.json` the first is read, and of a stage that was written as `ge_proto` and as
-/// `ge_onnx` the first: both are the same graph. Without graphs of GE, the only graph of TensorFlow.
+/// only one.
 pub fn open(path: &Path) -> Result<Vec<GraphFile>, Error> {
     if !path.is_dir() {
         return Ok(vec![read(path)?]);
     }
-    let (mut found, mut of_tensorflow) = (Vec::new(), Vec::new());
-    search(path, 0, &mut found, &mut of_tensorflow)?;
-    if found.is_empty() {
-        found = of_tensorflow;
-    }
-    let is_double = |file: &PathBuf| {
-        file.extension().is_some_and(|extension| extension == "json")
-            && found.contains(&file.with_extension(""))
-            || is_onnx(file) && found.iter().any(|other| !is_onnx(other) && is_same_stage(file, other))
-    };
-    let mut files: Vec<PathBuf> = found.iter().filter(|file| !is_double(file)).cloned().collect();
-    files
-        .sort_by(|a, b| natural::compare(a.as_os_str().as_encoded_bytes(), b.as_os_str().as_encoded_bytes()));
-    let built: Vec<PathBuf> = files.iter().filter(|file| stage(file) == Some("Build")).cloned().collect();
-    let chosen = if built.is_empty() { files } else { built };
-    match chosen.as_slice() {
+    match graph_files(path)?.as_slice() {
         [] => {
             let expected = "a graph (ge_proto_*.txt, *.txt.json, ge_onnx_*.pbtxt or .meta)";
             let advice = "none: set DUMP_GE_GRAPH=2, DUMP_GRAPH_LEVEL and DUMP_GRAPH_PATH for the run";
             Err(Error::whole(Fault::malformed(expected, advice)).in_file(path))
         }
-        [_] => chosen.iter().map(|file| read(file)).collect(),
-        several if stage(&several[0]) == Some("Build") => several.iter().map(|file| read(file)).collect(),
+        [one] => Ok(vec![read(one)?]),
+        several if is_built(&several[0]) => several.iter().map(|file| read(file)).collect(),
         several => {
             let names: Vec<String> = several
                 .iter()
@@ -64,6 +48,32 @@ pub fn open(path: &Path) -> Result<Vec<GraphFile>, Error> {
             Err(Error::whole(Fault::malformed("one graph", found)).in_file(path))
         }
     }
+}
+
+/// The graphs below a folder, in natural order: those of the stage `Build` if there are any, else all. Of `X.txt` and
+/// `X.txt.json` only the first counts, and of a stage that was written as `ge_proto` and as `ge_onnx` the first: both are
+/// the same graph. Without graphs of GE, those of TensorFlow.
+pub fn graph_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let (mut found, mut of_tensorflow) = (Vec::new(), Vec::new());
+    search(folder, 0, &mut found, &mut of_tensorflow)?;
+    if found.is_empty() {
+        found = of_tensorflow;
+    }
+    let is_double = |file: &PathBuf| {
+        file.extension().is_some_and(|extension| extension == "json")
+            && found.contains(&file.with_extension(""))
+            || is_onnx(file) && found.iter().any(|other| !is_onnx(other) && is_same_stage(file, other))
+    };
+    let mut files: Vec<PathBuf> = found.iter().filter(|file| !is_double(file)).cloned().collect();
+    files
+        .sort_by(|a, b| natural::compare(a.as_os_str().as_encoded_bytes(), b.as_os_str().as_encoded_bytes()));
+    let built: Vec<PathBuf> = files.iter().filter(|file| is_built(file)).cloned().collect();
+    Ok(if built.is_empty() { files } else { built })
+}
+
+/// Whether a file has the graph that runs: that of the stage `Build`.
+pub fn is_built(file: &Path) -> bool {
+    stage(file) == Some("Build")
 }
 
 /// Maximum names in a message.

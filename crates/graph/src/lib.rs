@@ -28,7 +28,7 @@ mod text_fields;
 pub use casts::{CastGroup, casts};
 pub use diff::{GraphDiff, OpDifference, diff, diff_all};
 pub use draw::draw;
-pub use find::{GraphFile, open, read_graphs};
+pub use find::{GraphFile, graph_files, is_built, open, read_graphs};
 pub use fusion::{FusionPass, FusionResult, parse as parse_fusion_results, read_fusion_results};
 pub use info::{Consumer, OpFilter, OpInfo, TensorInfo, find_ops, info, list, type_counts};
 pub use model::{Attr, Edge, Graph, Op, TensorDesc};

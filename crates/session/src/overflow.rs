@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 use ulpscope_compare::overflow::{DetectedOverflow, DetectedTensor, NonFiniteOrigin, OriginKind};
+use ulpscope_formats::acl::StatusMeaning;
 use ulpscope_report::{Cell, format_number};
+
+use crate::words::Language;
 
 /// The document: a list of calls for each rank that has any, `{"rank_0": [{"op_name": …}]}`. With several steps, the
 /// keys begin with the step.
@@ -99,7 +102,7 @@ fn device_overflow(overflow: &DetectedOverflow) -> Value {
         "timestamp": detected.timestamp,
         "unit": detected.unit,
         "status": detected.status,
-        "meanings": detected.meanings,
+        "meanings": detected.meanings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "task_id": detected.task_id,
         "stream_id": detected.stream_id,
         "op_name": overflow.call,
@@ -108,7 +111,7 @@ fn device_overflow(overflow: &DetectedOverflow) -> Value {
 }
 
 /// An overflow that a device detected: the operator, what happened, and the tensors.
-pub fn device_overflow_lines(overflow: &DetectedOverflow) -> Vec<String> {
+pub fn device_overflow_lines(overflow: &DetectedOverflow, language: Language) -> Vec<String> {
     let detected = &overflow.detected;
     let place = place(overflow.step, &overflow.rank);
     let (task, stream) = (detected.task_id, detected.stream_id);
@@ -119,7 +122,11 @@ pub fn device_overflow_lines(overflow: &DetectedOverflow) -> Vec<String> {
     let status: Vec<String> = detected.status.iter().map(|word| format!("0x{word:x}")).collect();
     let mut lines =
         vec![format!("{place}{call}: {} detected an overflow, status {}", detected.unit, status.join(" "))];
-    lines.extend(detected.meanings.iter().map(|meaning| format!("  {meaning}")));
+    let words = |meaning: &StatusMeaning| match language {
+        Language::English => meaning.to_string(),
+        Language::Chinese => meaning.chinese(),
+    };
+    lines.extend(detected.meanings.iter().map(|meaning| format!("  {}", words(meaning))));
     for tensor in &overflow.tensors {
         let mut words = format!("  {} {} {:?}", tensor.name, tensor.dtype, tensor.shape);
         if let Some(stats) = &tensor.stats {

@@ -1,6 +1,9 @@
 //! The two shells: prompts, and one row for each command.
 
-use crate::commands::{compare_two, convert, help, pkl, print, vector_compare};
+use crate::commands::{
+    auto_check, compare_two, convert, help, list_ops, node_info, pkl, print, result_summary, train,
+    vector_compare,
+};
 use crate::options::{OptionRow, Options};
 use crate::reply::Reply;
 use crate::session::Session;
@@ -19,19 +22,63 @@ pub(crate) struct CommandRow {
     pub(crate) name: &'static str,
     /// What it does, in one line.
     pub(crate) about: &'static str,
+    /// The same in Chinese, where the guide says it.
+    pub(crate) chinese: Option<&'static str>,
     /// The words after its options; nothing if it takes none.
     pub(crate) words: &'static str,
     pub(crate) options: &'static [OptionRow],
     pub(crate) run: fn(&Session, &Options) -> Reply,
 }
 
-const HELP: CommandRow =
-    CommandRow { name: "help", about: "list the commands", words: "[COMMAND]", options: &[], run: help::run };
+const HELP: CommandRow = CommandRow {
+    name: "help",
+    about: "list the commands",
+    chinese: None,
+    words: "[COMMAND]",
+    options: &[],
+    run: help::run,
+};
 
 const PRECISION_TOOL: &[CommandRow] = &[
     CommandRow {
+        name: "ac",
+        about: "check everything: results of vc, fusion passes, overflows, casts; with -c, run vc first",
+        chinese: Some("自动化检测命令：列出Fusion信息；解析算子溢出信息；(-c)进行全网比对"),
+        words: "",
+        options: &[OptionRow::switch("-c", "--vector_compare"), OptionRow::value("-l", "--limit", "OPS")],
+        run: auto_check::run,
+    },
+    CommandRow {
+        name: "ls",
+        about: "list operators of the graph, or count them by type",
+        chinese: Some("通过[算子名]/[算子类型]查询网络里的算子，模糊匹配"),
+        words: "[…]",
+        options: &[
+            OptionRow::value("-n", "--name", "TEXT"),
+            OptionRow::value("-t", "--type", "TEXT"),
+            OptionRow::value("-f", "--fusion", "TEXT"),
+            OptionRow::value("-k", "--kernel_name", "TEXT"),
+        ],
+        run: list_ops::run,
+    },
+    CommandRow {
+        name: "ni",
+        about: "show an operator: its description, its neighbours and its tensors",
+        chinese: Some("通过[算子名]查询算子节点信息"),
+        words: "[OP]",
+        options: &[
+            OptionRow::value("-n", "--name", "OP"),
+            OptionRow::value("-g", "--graph", "GRAPH"),
+            OptionRow::switch("-a", "--attr"),
+            OptionRow::switch("-c", "--check"),
+            OptionRow::value("-s", "--save", "DEPTH"),
+        ],
+        run: node_info::run,
+    },
+    CommandRow {
         name: "pt",
         about: "show a tensor, and write its values to a text file beside it",
+        chinese: Some("查看某个dump数据块的数据信息"),
         words: "[FILE|NAME]",
         options: &[OptionRow::value("-n", "--name", "FILE|NAME")],
         run: print::precision_tool,
@@ -39,6 +86,7 @@ const PRECISION_TOOL: &[CommandRow] = &[
     CommandRow {
         name: "cp",
         about: "compare two tensors as a whole and by element",
+        chinese: Some("对比两个tensor的数据"),
         words: "LEFT RIGHT",
         options: &[
             OptionRow::value("-n", "--name", "LEFT"),
@@ -52,6 +100,7 @@ const PRECISION_TOOL: &[CommandRow] = &[
     CommandRow {
         name: "dc",
         about: "convert NPU dump files to npy",
+        chinese: None,
         words: "[FILE|DIR|OP]",
         options: &[
             OptionRow::value("-n", "--name", "FILE|DIR|OP"),
@@ -62,7 +111,8 @@ const PRECISION_TOOL: &[CommandRow] = &[
     },
     CommandRow {
         name: "vc",
-        about: "compare the NPU dump files of two folders",
+        about: "compare an NPU dump with a second one, or with a TF dump",
+        chinese: None,
         words: "",
         options: &[
             OptionRow::value("-lt", "--left", "DIR"),
@@ -71,6 +121,29 @@ const PRECISION_TOOL: &[CommandRow] = &[
         ],
         run: vector_compare::precision_tool,
     },
+    CommandRow {
+        name: "vcs",
+        about: "show the operators of a result of vc that differ",
+        chinese: None,
+        words: "",
+        options: &[
+            OptionRow::value("-f", "--file", "FILE|DIR"),
+            OptionRow::value("-c", "--cos_sim", "COSINE"),
+            OptionRow::value("-l", "--limit", "OPS"),
+        ],
+        run: result_summary::run,
+    },
+    CommandRow {
+        name: "train",
+        about: "run one step of a training from its checkpoint, and dump its tensors",
+        chinese: None,
+        words: "",
+        options: &[
+            OptionRow::value("-d", "--device", "all|cpu|npu"),
+            OptionRow::value("-a", "--action", "dump|overflow"),
+        ],
+        run: train::run,
+    },
     HELP,
 ];
 
@@ -78,6 +151,7 @@ const PARSE: &[CommandRow] = &[
     CommandRow {
         name: "vc",
         about: "compare the ACL dump files of two folders",
+        chinese: None,
         words: "",
         options: &[
             OptionRow::required("-m", "--my_dump_path", "MY_DUMP_PATH"),
@@ -90,6 +164,7 @@ const PARSE: &[CommandRow] = &[
     CommandRow {
         name: "dc",
         about: "convert ACL dump files to npy",
+        chinese: None,
         words: "",
         options: &[
             OptionRow::required("-n", "--name", "FILE|DIR"),
@@ -102,6 +177,7 @@ const PARSE: &[CommandRow] = &[
     CommandRow {
         name: "pt",
         about: "show a tensor, and write its values to a text file beside it",
+        chinese: None,
         words: "",
         options: &[OptionRow::required("-n", "--name", "FILE")],
         run: print::parse,
@@ -109,6 +185,7 @@ const PARSE: &[CommandRow] = &[
     CommandRow {
         name: "pk",
         about: "show the statistics and stacks of an API in a .pkl",
+        chinese: None,
         words: "",
         options: &[OptionRow::required("-f", "--file", "PKL"), OptionRow::required("-n", "--name", "API")],
         run: pkl::run,
@@ -116,6 +193,7 @@ const PARSE: &[CommandRow] = &[
     CommandRow {
         name: "cn",
         about: "compare two tensors as a whole and by element",
+        chinese: None,
         words: "",
         options: &[
             OptionRow::required("-m", "--my_dump_path", "FILE"),
@@ -152,6 +230,12 @@ impl Dialect {
         self.commands().iter().map(|row| row.name).chain(self.run_word()).chain(crate::session::LEAVE)
     }
 
+    /// Whether a command takes names of operators, for completion.
+    pub fn takes_operators(self, command: &str) -> bool {
+        let is_named = |word: &str| word.split('|').any(|word| word.trim_matches(['[', ']']).ends_with("OP"));
+        self.command(command).is_some_and(|row| is_named(row.words) || row.name == "ls")
+    }
+
     pub(crate) fn commands(self) -> &'static [CommandRow] {
         match self {
             Dialect::PrecisionTool => PRECISION_TOOL,
@@ -165,6 +249,11 @@ impl Dialect {
 }
 
 impl CommandRow {
+    /// What it does, in the language of the session.
+    pub(crate) fn description(&self, is_chinese: bool) -> &'static str {
+        self.chinese.filter(|_| is_chinese).unwrap_or(self.about)
+    }
+
     /// `usage: cn -m FILE -g FILE [-p ROWS] …`.
     pub(crate) fn usage(&self) -> String {
         let mut words = vec![format!("usage: {}", self.name)];

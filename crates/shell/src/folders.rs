@@ -9,6 +9,9 @@ use ulpscope_formats::natural;
 /// Deeper folders are not searched: dumps have up to seven levels.
 const MAX_DEPTH: usize = 16;
 
+/// The run that the others are compared with.
+const FIRST_RUN: &str = "debug_0";
+
 /// Folders that the guides spell in two ways.
 const SPELLINGS: [(&str, &str); 3] = [
     ("dump_convert", "convert_result"),
@@ -31,6 +34,8 @@ pub enum DataKind {
     NpuGraph,
     /// Results of whole-network comparisons.
     Results,
+    /// What fusion passes did.
+    Fusion,
 }
 
 impl DataKind {
@@ -43,6 +48,7 @@ impl DataKind {
             DataKind::Overflow => "NPU overflow data",
             DataKind::NpuGraph => "NPU graph",
             DataKind::Results => "comparison result",
+            DataKind::Fusion => "fusion result",
         }
     }
 
@@ -55,6 +61,7 @@ impl DataKind {
             DataKind::Overflow => &["overflow/dump", "dump/overflow"],
             DataKind::NpuGraph => &["npu/debug_0/graph", "npu/debug_1/graph", "graph/all"],
             DataKind::Results => &["temp/vector_compare"],
+            DataKind::Fusion => &["fusion/fusion_result.json", "fusion_result.json"],
         }
     }
 
@@ -63,9 +70,22 @@ impl DataKind {
         match self {
             DataKind::TfDump => &["precision/dump/cpu"],
             DataKind::Overflow => &["precision_tool/dump/overflow"],
+            // Where the training ran.
+            DataKind::Fusion => &["fusion_result.json"],
             _ => &[],
         }
     }
+}
+
+/// One run on an NPU: its graphs and its dumps.
+#[derive(Clone, Debug)]
+pub(crate) struct DebugRun {
+    /// `debug_0`.
+    pub(crate) id: String,
+    /// Folders with graphs, whether they exist or not.
+    pub(crate) graphs: Vec<PathBuf>,
+    /// Folders with dumps, likewise.
+    pub(crate) dumps: Vec<PathBuf>,
 }
 
 /// The folder of a session, `precision_data`.
@@ -98,9 +118,40 @@ impl DataFolders {
         let mut found = Vec::new();
         let mut seen = HashSet::new();
         for place in self.places(kind) {
+            if place.is_file() && seen.insert(place.clone()) {
+                found.push(place.clone());
+            }
             found.extend(files_below(&place).into_iter().filter(|path| seen.insert(path.clone())));
         }
         found
+    }
+
+    /// The runs on an NPU, in natural order; at least `debug_0`, which the older layout belongs to.
+    pub(crate) fn debug_runs(&self) -> Vec<DebugRun> {
+        let npu = self.root.join("npu");
+        let entries = fs::read_dir(&npu).map(|entries| entries.flatten().collect::<Vec<_>>());
+        let mut ids: Vec<String> = entries
+            .unwrap_or_default()
+            .iter()
+            .filter(|entry| entry.path().is_dir())
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name.starts_with("debug_") && name != FIRST_RUN)
+            .collect();
+        ids.sort_by(|a, b| natural::compare(a.as_bytes(), b.as_bytes()));
+        let run = |id: &str| DebugRun {
+            graphs: vec![npu.join(id).join("graph")],
+            dumps: vec![npu.join(id).join("dump")],
+            id: id.to_owned(),
+        };
+        let mut first = run(FIRST_RUN);
+        first.graphs.push(self.root.join("graph/all"));
+        first.dumps.push(self.root.join("dump/npu"));
+        std::iter::once(first).chain(ids.iter().map(|id| run(id))).collect()
+    }
+
+    /// Where drawings go.
+    pub(crate) fn drawings(&self) -> PathBuf {
+        self.root.join("temp/op_graph")
     }
 
     /// Whether the root has the layout of the first releases: `dump/npu` instead of `npu/debug_0/dump`.

@@ -44,6 +44,12 @@ impl Digits {
 
     /// A real number.
     pub(crate) fn float(self, value: f64) -> String {
+        // A mean lies between two numbers of the dtype: the nearest one is printed.
+        let value = match self {
+            Digits::Half => f16::from_f64(value).to_f64(),
+            Digits::Brain => bf16::from_f64(value).to_f64(),
+            Digits::Single | Digits::Double => value,
+        };
         let text = match self {
             Digits::Double => return python_float_repr(value),
             Digits::Single => format_shortest_f32(value as f32),

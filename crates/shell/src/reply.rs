@@ -22,11 +22,31 @@ pub struct Reply {
     pub complaints: Vec<String>,
     /// How it ended.
     pub ending: Ending,
+    /// Trainings that the caller runs now: nothing here starts a process.
+    pub trainings: Vec<TrainingRequest>,
+}
+
+/// A training from a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrainingRequest {
+    /// Where it runs.
+    pub device: TrainingDevice,
+    /// Whether overflows are detected; otherwise tensors are dumped.
+    pub detects_overflow: bool,
+}
+
+/// Where a training runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrainingDevice {
+    /// TensorFlow as it is.
+    Cpu,
+    /// An Ascend device.
+    Npu,
 }
 
 impl Default for Reply {
     fn default() -> Reply {
-        Reply { text: String::new(), complaints: Vec::new(), ending: Ending::Done }
+        Reply { text: String::new(), complaints: Vec::new(), ending: Ending::Done, trainings: Vec::new() }
     }
 }
 
@@ -65,5 +85,6 @@ impl Reply {
         self.text.push_str(&more.text);
         self.complaints.extend(more.complaints);
         self.ending = self.ending.max(more.ending);
+        self.trainings.extend(more.trainings);
     }
 }

@@ -1,9 +1,11 @@
 //! One session: lines in, answers out.
 
 use crate::cancel::Cancel;
+use crate::commands::overflow_panels;
 use crate::config::{Config, LogLevel};
 use crate::dialect::Dialect;
 use crate::folders::DataFolders;
+use crate::graphs::GraphStore;
 use crate::options::Options;
 use crate::reply::Reply;
 use crate::words;
@@ -28,6 +30,9 @@ pub struct Session {
     pub(crate) dialect: Dialect,
     pub(crate) folders: DataFolders,
     pub(crate) cancel: Cancel,
+    pub(crate) graphs: GraphStore,
+    /// Whether what the guide says in Chinese is said in Chinese.
+    pub(crate) is_chinese: bool,
     log_level: LogLevel,
 }
 
@@ -38,8 +43,25 @@ impl Session {
             dialect,
             folders: DataFolders::new(config.data_root.clone()),
             cancel: Cancel::default(),
+            graphs: GraphStore::default(),
+            is_chinese: false,
             log_level: config.log_level,
         }
+    }
+
+    /// The same session, with the Chinese texts of the guide where it has them.
+    pub fn in_chinese(self) -> Session {
+        Session { is_chinese: true, ..self }
+    }
+
+    /// The overflows that a device detected, as `ac` shows them.
+    pub fn overflows(&self, limit: usize) -> Reply {
+        self.spoken(overflow_panels::panels(self, limit))
+    }
+
+    /// The names of operators that begin with a text.
+    pub fn op_names(&self, beginning: &str) -> Vec<String> {
+        self.graphs.op_names(&self.folders.debug_runs(), beginning)
     }
 
     /// Whose commands are spoken.
@@ -93,7 +115,7 @@ impl Session {
         if words.iter().any(|word| word == "-h" || word == "--help") {
             let mut reply = Reply::default();
             reply.line(&row.usage());
-            reply.line(row.about);
+            reply.line(row.description(self.is_chinese));
             return reply;
         }
         let options = match Options::read(words, row.options) {

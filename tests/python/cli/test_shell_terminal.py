@@ -97,6 +97,20 @@ def test_tab_completes_commands_and_files_and_ctrl_d_leaves(typist: Typist, tmp_
     assert "pt tensor_one.npy" in (tmp_path / "state/ulpscope/shell_history").read_text()
 
 
+def test_tab_completes_names_of_operators(typist: Typist, tmp_path: Path) -> None:
+    graph = tmp_path / "precision_data/graph/all/ge_proto_00000001_Build.txt"
+    graph.parent.mkdir(parents=True)
+    graph.write_text('graph { name: "g" op { name: "LeNet/conv1/Conv2D" type: "Conv2D" } }')
+    typist.type("ni LeN\t\r")
+    typist.until("Op(Type/Name): [Conv2D] LeNet/conv1/Conv2D")
+    typist.until(PROMPT)
+    typist.type("ls -n LeNet/co\t\r")
+    typist.until("[Conv2D][] LeNet/conv1/Conv2D")
+    typist.until(PROMPT)
+    typist.type("\x04")
+    assert typist.ended() == 0
+
+
 def test_ctrl_c_clears_a_line_and_leaves_at_an_empty_prompt(typist: Typist) -> None:
     typist.type("pt something")
     typist.until("something")
@@ -109,7 +123,7 @@ def test_ctrl_c_clears_a_line_and_leaves_at_an_empty_prompt(typist: Typist) -> N
 
 
 def test_programs_have_the_terminal_and_pipes_and_globs_work(typist: Typist) -> None:
-    typist.type("ls *.npy | tr a-z A-Z; test -t 0 && echo at a $(echo terminal)\r")
+    typist.type("run ls *.npy | tr a-z A-Z; test -t 0 && echo at a $(echo terminal)\r")
     typist.until("TENSOR_ONE.NPY")
     typist.until("at a terminal")
     typist.until(PROMPT)

@@ -72,6 +72,43 @@ class Optimizer:
 npu_tf_config.NpuPrintLossScaleCallBack(Optimizer()).on_train_batch_begin(0)
 """
 
+# The guide's reference for scripts: a checkpoint, its graph, and TensorBoard, in a script with the helpers.
+CHECKPOINT = """
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+import precision_tool.tf_config as npu_tf_config
+w = tf.get_variable("w", initializer=np.ones((2,), np.float32))
+y = tf.reduce_sum(w, name="y")
+saver_dir, log_dir = "saved/model", "log"
+with tf.Session(config=npu_tf_config.session_dump_config()) as sess:
+    sess.run(tf.global_variables_initializer())
+    sess.run(y)
+    saver = tf.train.Saver()
+    saver.save(sess, saver_dir)
+    sess.run(tf.assign(w, [5.0, 5.0]))
+    saver.restore(sess, saver_dir)
+    summary_writer = tf.summary.FileWriter(logdir=log_dir, graph=sess.graph)
+    summary_writer.close()
+    print(sess.run(y))
+"""
+
+# A training whose session leaves what ``train`` starts from.
+TRAINING = """
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+from precision_tool.tf_session import PrecisionTfSession
+x = tf.placeholder(tf.float32, [2, 3], name="net/x")
+w = tf.get_variable("net/w", initializer=np.ones((3, 1), np.float32))
+rate = tf.constant(0.9, name="dropout/rate")
+y = tf.multiply(tf.matmul(x, w, name="net/mm"), 1 - rate, name="net/kept")
+tf.train.GradientDescentOptimizer(0.0).minimize(tf.reduce_sum(tf.square(y), name="net/loss"))
+with PrecisionTfSession() as sess:
+    sess.run(tf.global_variables_initializer())
+    sess.run(tf.get_collection(tf.GraphKeys.TRAIN_OP), feed_dict={x: np.full((2, 3), 2, np.float32)})
+"""
+
 
 @pytest.fixture(scope="module")
 def interpreter() -> str:
@@ -128,3 +165,73 @@ def test_the_helpers_of_training_scripts(tmp_path: Path, interpreter: str) -> No
     assert json.loads(options) == ["NpuOptimizer", True, "0", 2]
     assert scale == ">>> Current Loss Scale >>>  1024.0"
     assert any((tmp_path / "precision_data/tf/tf_debug").glob("run_*"))
+
+
+def as_printed(folder: Path, interpreter: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """``python3 precision_tool/cli.py WORDS``, where python3 is the Python that has TensorFlow."""
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    for name, line in (
+        ("python3", f"exec '{interpreter}' \"$@\""),
+        ("ulpscope", f"exec '{sys.executable}' -m ulpscope \"$@\""),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["python3", "precision_tool/cli.py", *words],
+        cwd=folder,
+        input="",
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+
+
+def test_tf_dump_as_printed_and_its_folder_elsewhere(tmp_path: Path, interpreter: str) -> None:
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    assert tool(work, "init", ".").returncode == 0
+    (work / "LeNet_cpu.py").write_text(SESSION)
+    ended = as_printed(work, interpreter, "tf_dump", "python3 LeNet_cpu.py")
+    assert ended.returncode == 0, ended.stderr
+    # Another machine gets the folder alone.
+    (other / "precision_data/dump").mkdir(parents=True)
+    (work / "precision_data/dump/cpu").rename(other / "precision_data/dump/cpu")
+    shown = subprocess.run(
+        [sys.executable, "-m", "ulpscope", "shell", "-c", "pt net_relu"],
+        cwd=other,
+        capture_output=True,
+        text=True,
+    )
+    assert "Shape: (2, 2)" in shown.stdout
+
+
+def test_checkpoints_and_tensorboard_with_the_helpers(tmp_path: Path, interpreter: str) -> None:
+    assert tool(tmp_path, "init", ".").returncode == 0
+    (tmp_path / "train.py").write_text(CHECKPOINT)
+    ended = subprocess.run(
+        [interpreter, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "2.0"
+    assert (tmp_path / "saved/model.meta").stat().st_size > 0
+    assert any((tmp_path / "log").glob("events.out.tfevents.*"))
+
+
+def test_train_runs_a_step_from_the_checkpoint(tmp_path: Path, interpreter: str) -> None:
+    assert tool(tmp_path, "init", ".").returncode == 0
+    (tmp_path / "train.py").write_text(TRAINING)
+    made = subprocess.run(
+        [interpreter, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert made.returncode == 0, made.stderr
+    checkpoints = tmp_path / "precision_data/tf/checkpoints"
+    assert [path.name for path in (checkpoints / "input").iterdir()] == ["net_x_0.npy"]
+    ended = as_printed(tmp_path, interpreter, "train", "-d cpu")
+    assert ended.returncode == 0, ended.stderr
+    tensors = {path.name.split(".")[0]: path for path in (tmp_path / "precision_data/dump/cpu").glob("*.npy")}
+    # The feed of the training, without dropout.
+    assert np.array_equal(np.load(tensors["net_mm"]), np.full((2, 1), 6, np.float32))
+    assert np.array_equal(np.load(tensors["net_kept"]), np.full((2, 1), 6, np.float32))

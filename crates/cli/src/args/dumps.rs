@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use ulpscope_session::NumberRanges;
+use ulpscope_session::{Language, NumberRanges};
 
 /// Which dump, and which part of it.
 #[derive(Debug, Args)]
@@ -73,6 +73,10 @@ pub(crate) struct OverflowArgs {
     /// Write anomaly_analyze_{nanoseconds}.json into DIR, in the layout of msprobe's overflow_check
     #[arg(short = 'o', long = "output", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+
+    /// The language of what an Ascend device reported: en or zh [default: $ULPSCOPE_LANG, or en]
+    #[arg(long, value_name = "LANG")]
+    pub(crate) lang: Option<Language>,
 }
 
 const OVERFLOW_EXAMPLES: &str = "\

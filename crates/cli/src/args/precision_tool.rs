@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use ulpscope_session::Language;
 
 /// Run a training for precision_tool's data, or one of its commands
 ///
@@ -16,6 +17,10 @@ pub(crate) struct PrecisionToolArgs {
     /// precision_tool's settings, read as data [default: ./precision_tool/config.py, if there is one]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
+
+    /// Texts that the guide has in Chinese: en or zh [default: $ULPSCOPE_LANG, or en]
+    #[arg(long, value_name = "LANG", global = true)]
+    pub(crate) lang: Option<Language>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +58,12 @@ pub(crate) enum PrecisionToolAction {
     Compare {
         /// Options and names
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Run one step of a training from its checkpoint: -d all|cpu|npu -a dump|overflow, as one argument or several
+    Train {
+        /// Options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
     /// Compare two folders of NPU dump files: -lt LEFT -rt RIGHT, as one argument or several

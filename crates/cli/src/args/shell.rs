@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ulpscope_session::Language;
 
 /// Look into NPU and TensorFlow dumps line by line, with the commands of precision_tool or of ptdbg_ascend.parse
 ///
@@ -31,6 +32,10 @@ pub(crate) struct ShellArgs {
     /// precision_tool's settings, read as data [default: ./precision_tool/config.py, if there is one]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+
+    /// Texts that the guide has in Chinese: en or zh [default: $ULPSCOPE_LANG, or en]
+    #[arg(long, value_name = "LANG")]
+    pub(crate) lang: Option<Language>,
 }
 
 const EXAMPLES: &str = "\

@@ -8,11 +8,11 @@ use anyhow::Context;
 use ulpscope_compare::overflow::{device_overflows, non_finite_origins};
 use ulpscope_dump::{Dump, Select};
 use ulpscope_session::{
-    DEVICE_OVERFLOWS, NumberRanges, anomaly_document, anomaly_lines, device_overflow_lines,
+    DEVICE_OVERFLOWS, Language, NumberRanges, anomaly_document, anomaly_lines, device_overflow_lines,
     device_overflow_list,
 };
 
-use crate::args::OverflowArgs;
+use crate::args::{OverflowArgs, language};
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
 
@@ -25,17 +25,22 @@ pub(crate) struct Overflow {
     select: Select,
     output: Option<PathBuf>,
     json: bool,
+    language: Language,
 }
 
-impl From<OverflowArgs> for Overflow {
-    fn from(args: OverflowArgs) -> Overflow {
+impl TryFrom<OverflowArgs> for Overflow {
+    type Error = anyhow::Error;
+
+    fn try_from(args: OverflowArgs) -> anyhow::Result<Overflow> {
         let chosen = |numbers: Option<NumberRanges>| numbers.unwrap_or_default().0;
-        Overflow {
+        let language = language(args.lang)?;
+        Ok(Overflow {
             dump: args.dump.dump,
             select: Select { steps: chosen(args.dump.step), ranks: chosen(args.dump.rank) },
             output: args.output,
             json: args.dump.json,
-        }
+            language,
+        })
     }
 }
 
@@ -59,8 +64,11 @@ impl Overflow {
         let shown = if self.json {
             output.json(&document)
         } else {
-            let mut lines: Vec<String> =
-                detected.iter().take(LISTED).flat_map(device_overflow_lines).collect();
+            let mut lines: Vec<String> = detected
+                .iter()
+                .take(LISTED)
+                .flat_map(|one| device_overflow_lines(one, self.language))
+                .collect();
             if detected.len() > LISTED {
                 lines.push(format!("and {} more that the device detected", detected.len() - LISTED));
             }

@@ -4,38 +4,52 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use ulpscope_session::Language;
 use ulpscope_shell::{Dialect, Ending, Session, words};
 
 use super::shell::{Shell, configured, show};
-use crate::args::{PrecisionToolAction, PrecisionToolArgs, ShellArgs};
+use crate::args::{PrecisionToolAction, PrecisionToolArgs, ShellArgs, language};
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::training::Training;
+use crate::training::{Training, run_requested};
 
 /// The files of the folder `precision_tool`.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 8] = [
     ("__init__.py", include_str!("../precision_tool/__init__.py")),
     ("cli.py", include_str!("../precision_tool/cli.py")),
     ("config.py", include_str!("../precision_tool/config.py")),
     ("fusion_off.cfg", include_str!("../precision_tool/fusion_off.cfg")),
     ("fusion_switch.cfg", include_str!("../precision_tool/fusion_switch.cfg")),
     ("tf_config.py", include_str!("../precision_tool/tf_config.py")),
+    ("tf_session.py", include_str!("../precision_tool/tf_session.py")),
+    ("tf_train.py", include_str!("../precision_tool/tf_train.py")),
 ];
 
 /// Runs an action; returns the exit code.
 pub(crate) fn run(args: PrecisionToolArgs, output: &mut Output) -> anyhow::Result<u8> {
-    let PrecisionToolArgs { action, config } = args;
+    let PrecisionToolArgs { action, config, lang } = args;
     let exit = match action {
         PrecisionToolAction::Init { dir, force } => init(&dir, force, output)?,
-        PrecisionToolAction::Data { dir } => open_shell(dir, config, output)?,
+        PrecisionToolAction::Data { dir } => open_shell(dir, config, lang, output)?,
         PrecisionToolAction::Infer { dir } => {
             let (settings, _) = configured(config.clone(), None)?;
             import(&dir, &settings.data_root)?;
             output.line(&format!("{} is imported into {}", dir.display(), settings.data_root.display()))?;
-            open_shell(settings.data_root, config, output)?
+            open_shell(settings.data_root, config, lang, output)?
         }
         PrecisionToolAction::Compare { words } => one_command("cp", &words, config, output)?,
         PrecisionToolAction::VectorCompare { words } => one_command("vc", &words, config, output)?,
+        PrecisionToolAction::Train { words } => {
+            let config = settings(config, output)?;
+            let given = separate(&words)?;
+            let reply = Session::new(Dialect::PrecisionTool, &config).command("train", &given);
+            let code = match show(&reply, output)? {
+                Ending::Failed => Exit::Failed.code(),
+                _ => run_requested(&reply.trainings, &config, language(lang)?, output)?,
+            };
+            output.flush()?;
+            return Ok(code);
+        }
         PrecisionToolAction::TfDump { command } => {
             return Training::new(&command, &settings(config, output)?)?.tf_dump(output);
         }
@@ -43,7 +57,8 @@ pub(crate) fn run(args: PrecisionToolArgs, output: &mut Output) -> anyhow::Resul
             return Training::new(&command, &settings(config, output)?)?.npu_dump(output);
         }
         PrecisionToolAction::NpuOverflow { command } => {
-            let code = Training::new(&command, &settings(config, output)?)?.npu_overflow(output)?;
+            let code =
+                Training::new(&command, &settings(config, output)?)?.npu_overflow(language(lang)?, output)?;
             output.flush()?;
             return Ok(code);
         }
@@ -74,9 +89,20 @@ fn init(dir: &Path, force: bool, output: &mut Output) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn open_shell(data: PathBuf, config: Option<PathBuf>, output: &mut Output) -> anyhow::Result<Exit> {
-    let args =
-        ShellArgs { data: Some(data), parse: false, command: Vec::new(), allow_commands: false, config };
+fn open_shell(
+    data: PathBuf,
+    config: Option<PathBuf>,
+    lang: Option<Language>,
+    output: &mut Output,
+) -> anyhow::Result<Exit> {
+    let args = ShellArgs {
+        data: Some(data),
+        parse: false,
+        command: Vec::new(),
+        allow_commands: false,
+        config,
+        lang,
+    };
     Shell::try_from(args)?.run(output)
 }
 
@@ -88,16 +114,21 @@ fn one_command(
     output: &mut Output,
 ) -> anyhow::Result<Exit> {
     let config = settings(config, output)?;
-    let given = match given {
-        [one] => words::split(one).map_err(anyhow::Error::msg)?,
-        several => several.to_vec(),
-    };
+    let given = separate(given)?;
     let reply = Session::new(Dialect::PrecisionTool, &config).command(name, &given);
     Ok(match show(&reply, output)? {
         Ending::Done => Exit::Done,
         Ending::Differs => Exit::Differ,
         Ending::Failed => Exit::Failed,
     })
+}
+
+/// The words of a command, which may be one text, as in the guide.
+fn separate(given: &[String]) -> anyhow::Result<Vec<String>> {
+    match given {
+        [one] => words::split(one).map_err(anyhow::Error::msg),
+        several => Ok(several.to_vec()),
+    }
 }
 
 /// Makes a `precision_data` of what msquickcmp left: its graphs, the dumps of both sides, and its results.

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
+use ulpscope_session::Language;
 use ulpscope_shell::config::Config;
 use ulpscope_shell::{Dialect, Ending, Reply, Session, Step};
 
-use crate::args::ShellArgs;
+use crate::args::{ShellArgs, language};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::session_input::{TypedLines, next_of_script};
+use crate::training::run_requested;
 
 /// Where the settings are, if the user names no file.
 const CONFIG: &str = "precision_tool/config.py";
@@ -22,6 +24,8 @@ const PLAIN_SHELL: &str = "/bin/sh";
 /// The request of `shell`.
 pub(crate) struct Shell {
     session: Session,
+    config: Config,
+    language: Language,
     /// Lines to run instead of those of standard input.
     lines: Vec<String>,
     allow_commands: bool,
@@ -36,7 +40,19 @@ impl TryFrom<ShellArgs> for Shell {
         let (config, problems) = configured(args.config, args.data)?;
         let dialect = if args.parse { Dialect::Parse } else { Dialect::PrecisionTool };
         let session = Session::new(dialect, &config);
-        Ok(Shell { session, lines: args.command, allow_commands: args.allow_commands, problems })
+        let language = language(args.lang)?;
+        let session = match language {
+            Language::English => session,
+            Language::Chinese => session.in_chinese(),
+        };
+        Ok(Shell {
+            session,
+            config,
+            language,
+            lines: args.command,
+            allow_commands: args.allow_commands,
+            problems,
+        })
     }
 }
 
@@ -107,7 +123,10 @@ impl Shell {
         self.session.cancel().clear();
         let ending = match self.session.execute(line) {
             Step::Leave => return Ok(None),
-            Step::Answered(reply) => show(&reply, output)?,
+            Step::Answered(reply) => {
+                let ending = show(&reply, output)?;
+                ending.max(self.train(&reply, output)?)
+            }
             Step::Program(line) if runs_programs => {
                 output.flush()?;
                 match run_program(&line) {
@@ -129,6 +148,20 @@ impl Shell {
         self.session.cancel().clear();
         output.flush()?;
         Ok(Some(ending))
+    }
+}
+
+impl Shell {
+    /// Runs the trainings of an answer. A training that fails does not end the session.
+    fn train(&self, reply: &Reply, output: &mut Output) -> anyhow::Result<Ending> {
+        match run_requested(&reply.trainings, &self.config, self.language, output) {
+            Ok(0) => Ok(Ending::Done),
+            Ok(_) => Ok(Ending::Failed),
+            Err(error) => {
+                output.complain(&format!("[ERROR] train: {error:#}"));
+                Ok(Ending::Failed)
+            }
+        }
     }
 }
 

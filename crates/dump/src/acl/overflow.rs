@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ulpscope_formats::acl::{FileName, NO_THREAD, Thread, UnitState, read_op_debug};
+use ulpscope_formats::acl::{FileName, NO_THREAD, StatusMeaning, Thread, UnitState, read_op_debug};
 use ulpscope_formats::{Error, Fault};
 
 use super::source::OperatorFile;
@@ -26,13 +26,15 @@ pub struct DeviceOverflow {
     /// Its status: one word, or several.
     pub status: Vec<u64>,
     /// The meaning of the status.
-    pub meanings: Vec<String>,
+    pub meanings: Vec<StatusMeaning>,
     /// The task and stream that it happened in.
     pub task_id: u64,
     /// See `task_id`.
     pub stream_id: u64,
     /// The call of the rank that ran in it, if its file is there.
     pub call: Option<usize>,
+    /// The file of that call, below the folder of the rank.
+    pub call_file: Option<PathBuf>,
 }
 
 /// The overflows of op-debug files, in order of time.
@@ -83,6 +85,8 @@ fn overflow(file: &DebugFile, state: &UnitState, files: &[OperatorFile]) -> Devi
                     && name.thread.as_ref().is_none_or(is_part)
             })
     };
+    // Files are in order of time, and so are calls: the first one.
+    let call = files.iter().position(runs_there);
     DeviceOverflow {
         file: file.path.clone(),
         timestamp: file.name.timestamp,
@@ -91,7 +95,7 @@ fn overflow(file: &DebugFile, state: &UnitState, files: &[OperatorFile]) -> Devi
         meanings: state.meanings(),
         task_id,
         stream_id,
-        // Files are in order of time, and so are calls: the first one.
-        call: files.iter().position(runs_there),
+        call,
+        call_file: call.map(|call| files[call].path.clone()),
     }
 }

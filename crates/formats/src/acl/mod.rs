@@ -25,6 +25,7 @@ mod op_debug;
 mod packed_elements;
 mod parts;
 mod statistics;
+mod status_meaning;
 mod tensor;
 mod value;
 
@@ -40,6 +41,7 @@ pub use layout::Relaid;
 pub use op_debug::{OpDebug, Unit, UnitState, read_op_debug};
 pub use parts::{FilePart, PartContent};
 pub use statistics::{TensorStatistics, read_statistics};
+pub use status_meaning::StatusMeaning;
 pub use tensor::{DumpTensor, OriginalOp};
 
 /// More tensors, buffers or attributes than any operator has. Limits the cost of a file full of empty entries.

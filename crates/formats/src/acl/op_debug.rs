@@ -8,6 +8,7 @@
 //!
 //! Both are kept as fields with the names that the older tools use in their JSON.
 
+use super::status_meaning::StatusMeaning;
 use crate::error::{Error, Fault, Place};
 use crate::json::Json;
 
@@ -191,21 +192,9 @@ impl UnitState {
         self.status.iter().any(|&word| word != 0)
     }
 
-    /// The meaning of the status, one line for each set bit or code.
-    pub fn meanings(&self) -> Vec<String> {
-        self.status.iter().flat_map(|&word| self.meanings_of(word)).collect()
-    }
-
-    fn meanings_of(&self, status: u64) -> Vec<String> {
-        match self.unit {
-            _ if status == 0 => Vec::new(),
-            Unit::AiCore | Unit::Aic | Unit::Aiv => core_bits(status),
-            Unit::L2 => coded(status, 16, 0b111, 0b001),
-            Unit::Dha => coded(status, 8, 0xff, 0x9),
-            Unit::AiCpu | Unit::Sdma => {
-                vec![format!("the unit reports an overflow (status 0x{status:x}); it has no further codes")]
-            }
-        }
+    /// The meaning of the status, one for each set bit or code.
+    pub fn meanings(&self) -> Vec<StatusMeaning> {
+        self.status.iter().flat_map(|&word| StatusMeaning::of(self.unit, word)).collect()
     }
 
     fn to_json(&self) -> Json {
@@ -224,43 +213,6 @@ impl UnitState {
         };
         pairs.push(("status".to_owned(), status));
         Json::Object(pairs)
-    }
-}
-
-/// The bits of an AI Core's status.
-const CORE_BITS: [(u64, &str); 6] = [
-    (0x8, "an integer overflowed: the smallest one was negated"),
-    (0x10, "an integer overflowed in an addition, subtraction, multiplication or multiply-add"),
-    (0x20, "a floating-point computation overflowed"),
-    (0x80, "a negative float was converted to an unsigned integer"),
-    (0x100, "a conversion of float32 or int32 to float16 overflowed"),
-    (0x400, "an accumulation of the cube unit overflowed"),
-];
-
-fn core_bits(status: u64) -> Vec<String> {
-    let mut meanings: Vec<String> =
-        CORE_BITS.iter().filter(|(bit, _)| status & bit != 0).map(|(_, text)| (*text).to_owned()).collect();
-    let unknown = status & !CORE_BITS.iter().fold(0, |all, (bit, _)| all | bit);
-    if unknown != 0 {
-        meanings.push(format!("bits 0x{unknown:x} are set, which have no known meaning"));
-    }
-    meanings
-}
-
-/// The code of an atomic addition, which counts from `first`.
-fn coded(status: u64, shift: u32, mask: u64, first: u64) -> Vec<String> {
-    const CODES: [&str; 5] = [
-        "an atomic addition overflowed",
-        "an atomic addition underflowed",
-        "the source of an atomic addition is NaN",
-        "the destination of an atomic addition is NaN",
-        "source and destination of an atomic addition are NaN",
-    ];
-    let code = (status >> shift) & mask;
-    let text = code.checked_sub(first).and_then(|index| CODES.get(usize::try_from(index).ok()?));
-    match text {
-        Some(text) => vec![(*text).to_owned()],
-        None => vec![format!("status 0x{status:x} has no known meaning")],
     }
 }
 

@@ -2,17 +2,21 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use ulpscope_formats::acl::{self, DumpTensor};
+use ulpscope_dump::Problems;
+use ulpscope_formats::acl::{self, FilePart, PartContent, flat_op_name};
 use ulpscope_formats::file::{self, Format};
-use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value};
+use ulpscope_formats::json::{self, Layout};
+use ulpscope_formats::{Error, Tensor, Value};
 use ulpscope_report::panel;
 use ulpscope_tensor::{DType, Scalar};
 
 use crate::cancel::Cancel;
-use crate::folders::{DataKind, file_name, files_below, spelled};
+use crate::folders::{DataKind, file_name, spelled};
+use crate::npu_files::{NpuFile, npu_files};
 use crate::options::Options;
 use crate::reply::Reply;
 use crate::session::Session;
@@ -21,14 +25,14 @@ use crate::session::Session;
 const PARSE_OUTPUT: &str = "./parse_data/convert_result";
 
 /// The requested layout, and where the files go.
-struct Target<'a> {
+struct Target {
     folder: PathBuf,
-    layout: Option<&'a str>,
+    layout: Option<acl::Format>,
 }
 
 /// A dump file, and the folder below the target that its tensors go to.
 struct Source {
-    path: PathBuf,
+    file: NpuFile,
     below: PathBuf,
 }
 
@@ -37,36 +41,50 @@ struct Source {
 struct Written {
     files: Vec<PathBuf>,
     problems: Vec<String>,
+    /// What is unsure about the result.
+    notes: Vec<String>,
     /// Whether it is no dump file.
     is_foreign: bool,
 }
 
 pub(crate) fn parse(session: &Session, options: &Options) -> Reply {
     let name = options.text("-n").unwrap_or_default();
-    let folder = match output_folder(options.text("-out"), PARSE_OUTPUT.as_ref()) {
-        Ok(folder) => folder,
-        Err(problem) => return Reply::failed(format!("dc: {problem}")),
-    };
-    let path = spelled(Path::new(name));
-    match sources(&path) {
-        Ok(sources) => convert(session, name, &sources, &Target { folder, layout: options.text("-f") }),
-        Err(problem) => Reply::failed(format!("dc: {problem}")),
-    }
+    let target = || output_folder(options.text("-out"), PARSE_OUTPUT.as_ref());
+    convert_found(session, name, options, &target, &|_| sources(&spelled(Path::new(name))))
 }
 
 pub(crate) fn precision_tool(session: &Session, options: &Options) -> Reply {
     let name = options.text("-n").or(options.words.first().map(String::as_str));
     let Some(name) = name else { return Reply::failed("dc: say which dump file, folder or operator") };
-    let folder = match output_folder(options.text("-o"), &session.folders.converted()) {
-        Ok(folder) => folder,
-        Err(problem) => return Reply::failed(format!("dc: {problem}")),
+    let target = || output_folder(options.text("-o"), &session.folders.converted());
+    convert_found(session, name, options, &target, &|session| {
+        let path = spelled(Path::new(name));
+        if path.exists() { sources(&path) } else { in_dump(session, name) }
+    })
+}
+
+/// Finds the files of a name and converts them. Nothing is made before the name and the layout are known.
+fn convert_found(
+    session: &Session,
+    name: &str,
+    options: &Options,
+    folder: &dyn Fn() -> Result<PathBuf, String>,
+    find: &dyn Fn(&Session) -> Result<Vec<Source>, String>,
+) -> Reply {
+    let found = || -> Result<_, String> {
+        let layout = options.text("-f").map(layout).transpose()?;
+        let sources = find(session)?;
+        Ok((sources, Target { folder: folder()?, layout }))
     };
-    let path = spelled(Path::new(name));
-    let found = if path.exists() { sources(&path) } else { in_dump(session, name) };
-    match found {
-        Ok(sources) => convert(session, name, &sources, &Target { folder, layout: options.text("-f") }),
+    match found() {
+        Ok((sources, target)) => convert(session, name, &sources, &target),
         Err(problem) => Reply::failed(format!("dc: {problem}")),
     }
+}
+
+fn layout(name: &str) -> Result<acl::Format, String> {
+    acl::Format::from_name(name)
+        .ok_or_else(|| format!("argument -f: expected a layout, as NCHW, NHWC or ND, found {name:?}"))
 }
 
 /// The folder that the user named, which has to exist; or the default one, which is made.
@@ -83,41 +101,50 @@ pub(crate) fn output_folder(named: Option<&str>, default: &Path) -> Result<PathB
 
 /// The files below a path. A name that occurs in several folders keeps its folder, so that no file replaces another.
 fn sources(path: &Path) -> Result<Vec<Source>, String> {
-    if !path.is_dir() {
-        return Ok(vec![Source { path: path.to_owned(), below: PathBuf::new() }]);
+    if !path.exists() {
+        return Err(format!("{}: no such file or folder", path.display()));
     }
-    let files = files_below(path);
+    let mut problems = Problems::default();
+    let files = npu_files(path, &mut problems);
     if files.is_empty() {
         return Err(format!("{}: the folder holds no files", path.display()));
     }
+    if let Some(problem) = problems.listed().first() {
+        return Err(problem.clone());
+    }
     let mut counts = HashMap::new();
     for file in &files {
-        *counts.entry(file_name(file)).or_insert(0) += 1;
+        *counts.entry(file_name(&file.path)).or_insert(0) += 1;
     }
     let below = |file: &Path| match counts.get(&file_name(file)) {
         Some(2..) => file.parent().and_then(|parent| parent.strip_prefix(path).ok()).map(Path::to_owned),
         _ => None,
     };
-    Ok(files.into_iter().map(|path| Source { below: below(&path).unwrap_or_default(), path }).collect())
+    Ok(files.into_iter().map(|file| Source { below: below(&file.path).unwrap_or_default(), file }).collect())
 }
 
 /// The dump files of an operator, or the one of a file name.
 fn in_dump(session: &Session, name: &str) -> Result<Vec<Source>, String> {
-    let operator = name.replace(['/', '.'], "_");
-    let is_meant = |path: &PathBuf| {
-        let file = file_name(path);
-        file == name || file.split('.').nth(1).is_some_and(|found| found == operator)
+    let operator = flat_op_name(name);
+    let is_meant = |file: &NpuFile| {
+        file.named == name
+            || file_name(&file.path) == name
+            || file.name.as_ref().is_some_and(|parts| parts.op_name == operator)
     };
-    let files: Vec<PathBuf> = [DataKind::NpuDump, DataKind::Overflow]
-        .into_iter()
-        .flat_map(|kind| session.folders.files(kind))
-        .filter(is_meant)
-        .collect();
+    let files: Vec<NpuFile> = dumped(session).into_iter().filter(is_meant).collect();
     if files.is_empty() {
         let missing = session.folders.missing(DataKind::NpuDump);
         return Err(format!("{name}: no such file, and no dump file or operator of that name ({missing})"));
     }
-    Ok(files.into_iter().map(|path| Source { path, below: PathBuf::new() }).collect())
+    Ok(files.into_iter().map(|file| Source { file, below: PathBuf::new() }).collect())
+}
+
+/// Every file of the NPU dumps and of overflow detection.
+fn dumped(session: &Session) -> Vec<NpuFile> {
+    let mut problems = Problems::default();
+    let kinds = [DataKind::NpuDump, DataKind::Overflow].into_iter();
+    let places = kinds.flat_map(|kind| session.folders.places(kind));
+    places.flat_map(|place| npu_files(&place, &mut problems)).collect()
 }
 
 /// The npy file of a name such as `Relu.x.25.5.1767261601039759.output.0.npy`, decoded first if need be. Without a number
@@ -129,13 +156,12 @@ pub(crate) fn decode_named(session: &Session, name: &str) -> Result<Option<PathB
         _ => (stem, "0"),
     };
     let Some((dump, io @ ("input" | "output"))) = stem.rsplit_once('.') else { return Ok(None) };
-    let mut files =
-        [DataKind::NpuDump, DataKind::Overflow].into_iter().flat_map(|kind| session.folders.files(kind));
-    let Some(path) = files.rfind(|path| file_name(path) == dump) else { return Ok(None) };
+    let found = dumped(session).into_iter().rfind(|file| file_name(&file.path) == dump || file.named == dump);
+    let Some(file) = found else { return Ok(None) };
     let target = Target { folder: session.folders.decoded(), layout: None };
     fs::create_dir_all(&target.folder).map_err(|error| format!("{}: {error}", target.folder.display()))?;
-    let written = convert_one(&Source { path, below: PathBuf::new() }, &target, &session.cancel);
-    let decoded = target.folder.join(format!("{dump}.{io}.{number}.npy"));
+    let decoded = target.folder.join(format!("{}.{io}.{number}.npy", file_name(&file.path)));
+    let written = convert_one(&Source { file, below: PathBuf::new() }, &target, &session.cancel);
     if written.files.contains(&decoded) {
         return Ok(Some(decoded));
     }
@@ -145,7 +171,7 @@ pub(crate) fn decode_named(session: &Session, name: &str) -> Result<Option<PathB
     }
 }
 
-fn convert(session: &Session, name: &str, sources: &[Source], target: &Target<'_>) -> Reply {
+fn convert(session: &Session, name: &str, sources: &[Source], target: &Target) -> Reply {
     let results: Vec<Written> =
         sources.par_iter().map(|source| convert_one(source, target, &session.cancel)).collect();
     let mut reply = Reply::default();
@@ -159,8 +185,9 @@ fn convert(session: &Session, name: &str, sources: &[Source], target: &Target<'_
         let shown = |file: &PathBuf| file.strip_prefix(&target.folder).unwrap_or(file).display().to_string();
         lines.extend(written.files.iter().map(|file| format!(" - {}", shown(file))));
         if written.is_foreign {
-            reply.error(format!("dc: {}: not an ACL dump file", source.path.display()));
+            reply.error(format!("dc: {}: not an ACL dump file", source.file.path.display()));
         }
+        written.notes.into_iter().for_each(|note| reply.warning(note));
         written.problems.into_iter().for_each(|problem| reply.error(format!("dc: {problem}")));
     }
     if foreign > 0 {
@@ -177,83 +204,63 @@ fn convert(session: &Session, name: &str, sources: &[Source], target: &Target<'_
     reply
 }
 
-fn convert_one(source: &Source, target: &Target<'_>, cancel: &Cancel) -> Written {
+fn convert_one(source: &Source, target: &Target, cancel: &Cancel) -> Written {
     let mut written = Written::default();
     if cancel.is_asked() {
         return written;
     }
-    let dump = (|| {
-        let bytes = Bytes::map(&source.path, Access::ReadOnly)?;
-        match bytes.reading(|| Format::detect(&source.path, &bytes)) {
-            Ok(Format::Acl) => bytes.reading(|| acl::read(&bytes)).map(Some),
-            Err(error) if !matches!(error.fault, Fault::UnknownFormat { .. }) => Err(error),
-            _ => Ok(None),
-        }
-    })();
-    let dump = match dump {
+    let dump = match source.file.read() {
         Ok(Some(dump)) => dump,
         Ok(None) => {
             written.is_foreign = true;
             return written;
         }
         Err(error) => {
-            written.problems.push(Error::to_string(&error.in_file(&source.path)));
+            written.problems.push(Error::to_string(&error));
             return written;
         }
     };
-    let name = file_name(&source.path);
     let folder = target.folder.join(&source.below);
     if let Err(error) = fs::create_dir_all(&folder) {
         written.problems.push(format!("{}: {error}", folder.display()));
         return written;
     }
-    for (io, tensors) in [("input", &dump.inputs), ("output", &dump.outputs)] {
-        for (index, tensor) in tensors.iter().enumerate() {
-            let part = format!("{io}.{index}");
-            let result = laid_out(tensor, target.layout).and_then(|tensor| {
-                let dims = match target.layout {
-                    Some(_) => format!(".{}", joined(tensor.shape())),
-                    None => String::new(),
-                };
-                let path = folder.join(format!("{name}.{part}{dims}.npy"));
-                let value = Value::Tensor(numpy_tensor(&tensor));
-                file::write_while(&path, Format::Npy, &value, &|| cancel.go_on()).map(|()| path)
-            });
-            match result {
-                Ok(path) => written.files.push(path),
-                Err(error) => written.problems.push(error.in_part(&part).in_file(&source.path).to_string()),
-            }
+    let name = file_name(&source.file.path);
+    for part in dump.parts(target.layout, source.file.is_op_debug()) {
+        let labelled = |why: &str| format!("{}:{}: {why}", source.file.path.display(), part.name);
+        match write_part(&folder, &name, &part, cancel) {
+            Ok(path) => written.files.push(path),
+            Err(why) => written.problems.push(labelled(&why)),
         }
-    }
-    for (kind, regions) in [("l1buffer", &dump.buffers), ("space", &dump.spaces)] {
-        for (index, region) in regions.iter().enumerate() {
-            let path = folder.join(format!("{name}.{kind}.{index}.bin"));
-            let write = |out: &mut dyn std::io::Write| out.write_all(&region.data).map_err(Error::whole);
-            match file::write_with(&path, |out| region.data.reading(|| write(out))) {
-                Ok(()) => written.files.push(path),
-                Err(error) => written.problems.push(error.to_string()),
-            }
-        }
+        written.notes.extend(part.unsure.as_deref().map(labelled));
     }
     written
 }
 
-/// The tensor in the requested layout.
-fn laid_out(tensor: &DumpTensor, layout: Option<&str>) -> Result<Tensor, Error> {
-    match layout {
-        Some(wanted) if tensor.format.name() != Some(wanted) => {
-            Err(Error::whole(Fault::Unsupported(format!(
-                "the layout {} is not converted to {wanted}; leave -f out to get the elements as they are stored",
-                tensor.format
-            ))))
+/// Writes a part beside the others of its file, under the name that msaccucmp gives it.
+fn write_part(folder: &Path, name: &str, part: &FilePart, cancel: &Cancel) -> Result<PathBuf, String> {
+    let extension = match &part.content {
+        PartContent::Tensor(_) => "npy",
+        PartContent::Raw(_) => "bin",
+        PartContent::Json(_) => "json",
+        PartContent::Unread(why) => return Err(why.clone()),
+    };
+    let path = folder.join(format!("{name}.{}.{extension}", part.suffix));
+    let written = match &part.content {
+        PartContent::Tensor(tensor) => {
+            let value = Value::Tensor(numpy_tensor(tensor));
+            file::write_while(&path, Format::Npy, &value, &|| cancel.go_on())
         }
-        _ => tensor.tensor(),
-    }
-}
-
-/// `2x6x6x20`, as the older tool puts it into names.
-fn joined(shape: &[usize]) -> String {
-    shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
+        PartContent::Raw(bytes) => {
+            let write = |out: &mut dyn Write| out.write_all(bytes).map_err(Error::whole);
+            file::write_with(&path, |out| bytes.reading(|| write(out)))
+        }
+        PartContent::Json(state) => {
+            file::write_with(&path, |out| json::write(state, Layout::Indented(4), out))
+        }
+        PartContent::Unread(_) => Ok(()),
+    };
+    written.map(|()| path).map_err(|error| error.to_string())
 }
 
 /// The tensor with elements that NumPy has a type for: narrow floats without one become float32, which holds each of

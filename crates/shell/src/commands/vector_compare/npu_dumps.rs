@@ -1,4 +1,4 @@
-//! `vc`: every operator of one ACL dump against the same operator of another.
+//! Every operator of one ACL dump against the same operator of another.
 //!
 //! Operators are paired by type and name. Of those that ran several times, the first is paired with the first: task and
 //! stream ids and times differ between runs and do not count.
@@ -7,98 +7,54 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use rayon::prelude::*;
 use ulpscope_compare::styles::msaccucmp::{self, ALGORITHMS, Algorithms, COLUMNS, MISSING};
-use ulpscope_formats::acl::{self, DumpFile, DumpTensor};
-use ulpscope_formats::file::{Format, Unfinished};
-use ulpscope_formats::{Access, Bytes};
+use ulpscope_dump::Problems;
+use ulpscope_formats::Tensor;
+use ulpscope_formats::acl::{DumpFile, DumpTensor, flat_op_name};
+use ulpscope_formats::file::Unfinished;
 use ulpscope_report::csv::CsvWriter;
 use ulpscope_report::{Cell, Emphasis, Row};
 
-use super::convert::output_folder;
-use crate::folders::{file_name, files_below, spelled};
-use crate::options::Options;
+use super::result_path;
+use crate::folders::file_name;
+use crate::npu_files::{NpuFile, npu_files};
 use crate::reply::Reply;
 use crate::session::Session;
-
-/// Where ptdbg_ascend.parse puts results.
-const OUTPUT: &str = "./parse_data/compare_result";
 
 /// Operators whose rows are in memory at a time.
 const BATCH: usize = 64;
 
 /// A dump file of one side.
 struct Operator {
-    path: PathBuf,
+    file: NpuFile,
+    op_type: String,
     /// Type and name, and how many of that name came before it.
-    key: (String, String, usize),
+    key: (String, usize),
 }
 
 /// An operator of the NPU dump, of the ground truth, or of both.
 struct Pair {
-    mine: Option<PathBuf>,
-    golden: Option<PathBuf>,
-    key: (String, String, usize),
+    mine: Option<NpuFile>,
+    golden: Option<NpuFile>,
+    op_type: String,
+    flat_name: String,
 }
 
-/// ptdbg_ascend.parse: `-g` is the ground truth.
-pub(crate) fn parse(session: &Session, options: &Options) -> Reply {
-    let [mine, golden] = ["-m", "-g"].map(|option| options.text(option).unwrap_or_default());
-    let folder = || output_folder(options.text("-out"), OUTPUT.as_ref());
-    compare_and_say(session, mine, golden, &folder)
-}
-
-/// precision_tool: `-g` is a graph, which two NPU dumps do not need.
-pub(crate) fn precision_tool(session: &Session, options: &Options) -> Reply {
-    let ([Some(mine), Some(golden)], None) =
-        (["-lt", "-rt"].map(|option| options.text(option)), options.text("-g"))
-    else {
-        return Reply::failed(
-            "vc: give two NPU dumps, as in: vc -lt DIR -rt DIR; an NPU dump is compared with a TF dump by \
-             ulpscope compare NPU_DUMP TF_DUMP --graph GRAPH",
-        );
-    };
-    let folder = || {
-        let moment = jiff::Zoned::now().strftime("%Y%m%d%H%M%S").to_string();
-        output_folder(None, &session.folders.results().join(moment))
-    };
-    compare_and_say(session, mine, golden, &folder)
-}
-
-fn compare_and_say(
+/// Compares two dumps, and writes a result into a folder.
+pub(super) fn compare(
     session: &Session,
-    mine: &str,
-    golden: &str,
-    folder: &dyn Fn() -> Result<PathBuf, String>,
-) -> Reply {
-    let started = Instant::now();
-    match compare(session, mine, golden, folder) {
-        Ok((path, mut reply)) => {
-            let seconds = started.elapsed().as_secs();
-            reply.line(&format!("[INFO] The comparison result have been written to \"{}\".", path.display()));
-            reply.line(&format!("[INFO] The command was completed and took {seconds} seconds."));
-            reply.line("[INFO] Compare finished!!");
-            reply
-        }
-        Err(problem) => Reply::failed(format!("vc: {problem}")),
-    }
-}
-
-fn compare(
-    session: &Session,
-    mine: &str,
-    golden: &str,
+    sides: [&Path; 2],
     folder: &dyn Fn() -> Result<PathBuf, String>,
 ) -> Result<(PathBuf, Reply), String> {
-    let (ours, theirs) = (operators(mine)?, operators(golden)?);
+    let mut reply = Reply::default();
+    let [ours, theirs] = [operators(sides[0], &mut reply)?, operators(sides[1], &mut reply)?];
     let pairs = pair(ours, theirs);
     let folder = folder()?;
     let path = result_path(&folder);
     let in_result = |error: std::io::Error| format!("{}: {error}", path.display());
     let unfinished = Unfinished::create(&path).map_err(in_result)?;
-    let mut reply = Reply::default();
     let mut sheet = CsvWriter::new(BufWriter::new(unfinished.file()), &COLUMNS).map_err(in_result)?;
     for (batch_number, batch) in pairs.chunks(BATCH).enumerate() {
         session.cancel.go_on().map_err(|error| error.to_string())?;
@@ -116,9 +72,10 @@ fn compare(
     let out: BufWriter<&File> = sheet.finish().map_err(in_result)?;
     out.into_inner().map_err(|error| error.to_string())?;
     unfinished.finish().map_err(in_result)?;
+    let [mine, golden] = sides.map(|side| side.display().to_string());
     for (count, side, other) in [
-        (pairs.iter().filter(|pair| pair.golden.is_none()).count(), mine, golden),
-        (pairs.iter().filter(|pair| pair.mine.is_none()).count(), golden, mine),
+        (pairs.iter().filter(|pair| pair.golden.is_none()).count(), &mine, &golden),
+        (pairs.iter().filter(|pair| pair.mine.is_none()).count(), &golden, &mine),
     ] {
         if count > 0 {
             reply.warning(format!("{count} of the operators of {side} have no counterpart in {other}"));
@@ -127,70 +84,59 @@ fn compare(
     Ok((path, reply))
 }
 
-/// The first name `result_{14 digits}.csv` that is not taken.
-fn result_path(folder: &Path) -> PathBuf {
-    let mut moment = jiff::Zoned::now();
-    loop {
-        let path = folder.join(format!("result_{}.csv", moment.strftime("%Y%m%d%H%M%S")));
-        match moment.checked_add(jiff::ToSpan::second(1)) {
-            Ok(next) if path.exists() => moment = next,
-            _ => return path,
-        }
-    }
-}
-
 /// The operators of one side, in the order they ran.
-fn operators(side: &str) -> Result<Vec<Operator>, String> {
-    let path = spelled(Path::new(side));
-    let files = if path.is_file() { vec![path] } else { files_below(&path) };
-    let mut named: Vec<(u64, String, String, PathBuf)> = files
-        .into_iter()
-        .filter_map(|path| {
-            let (op_type, op_name, time) = parts(&file_name(&path))?;
-            Some((time, op_type, op_name, path))
-        })
-        .collect();
+fn operators(side: &Path, reply: &mut Reply) -> Result<Vec<Operator>, String> {
+    let mut problems = Problems::default();
+    let files = npu_files(side, &mut problems);
+    problems.listed().iter().for_each(|problem| reply.error(format!("vc: {problem}")));
+    let with_tensors = files.into_iter().filter(|file| file.is_of_operator() && !file.is_statistics);
+    let mut named: Vec<(u64, String, String, NpuFile)> = with_tensors.filter_map(described).collect();
     if named.is_empty() {
+        let side = side.display();
         return Err(format!("{side}: no ACL dump files, whose names are type.operator.task.stream.time"));
     }
-    named.sort();
+    named.sort_by(|a, b| (a.0, &a.1, &a.3.path).cmp(&(b.0, &b.1, &b.3.path)));
     let mut counts = HashMap::new();
     Ok(named
         .into_iter()
-        .map(|(_, op_type, op_name, path)| {
-            let count = counts.entry((op_type.clone(), op_name.clone())).or_insert(0);
+        .map(|(_, operator, op_type, file)| {
+            let count = counts.entry(operator.clone()).or_insert(0);
             *count += 1;
-            Operator { path, key: (op_type, op_name, *count - 1) }
+            Operator { file, op_type, key: (operator, *count - 1) }
         })
         .collect())
 }
 
-/// The type, the name and the time in the name of a dump file: `Relu.x.25.5.1767261601039759`.
-fn parts(name: &str) -> Option<(String, String, u64)> {
-    let mut fields = name.split('.');
-    let (op_type, op_name) = (fields.next()?, fields.next()?);
-    let numbers: Option<Vec<u64>> = fields.map(|field| field.parse().ok()).collect();
-    let time = numbers?.into_iter().max().filter(|_| name.split('.').count() >= 4)?;
-    Some((op_type.to_owned(), op_name.to_owned(), time))
+/// When an operator ran, what identifies it, and its type. Without a name in `mapping.csv`, the header of a file that is
+/// named with digits has the operator.
+fn described(file: NpuFile) -> Option<(u64, String, String, NpuFile)> {
+    if let Some(name) = &file.name {
+        return Some((name.timestamp, name.operator(), name.op_type.clone(), file));
+    }
+    let dump = file.read().ok().flatten()?;
+    (!dump.op_name.is_empty()).then(|| (dump.dump_time, flat_op_name(&dump.op_name), String::new(), file))
 }
 
 /// The pairs in the order of the NPU dump; what only the ground truth has comes last.
 fn pair(mine: Vec<Operator>, golden: Vec<Operator>) -> Vec<Pair> {
+    let flat_name = |operator: &str| operator.split('.').nth(1).unwrap_or(operator).to_owned();
     let mut by_key: HashMap<_, _> =
         (golden.iter().enumerate()).map(|(at, one)| (one.key.clone(), at)).collect();
     let mut pairs: Vec<Pair> = mine
         .into_iter()
         .map(|one| {
-            let other = by_key.remove(&one.key).map(|at| golden[at].path.clone());
-            Pair { mine: Some(one.path), golden: other, key: one.key }
+            let other = by_key.remove(&one.key).map(|at| golden[at].file.clone());
+            let flat_name = flat_name(&one.key.0);
+            Pair { mine: Some(one.file), golden: other, op_type: one.op_type, flat_name }
         })
         .collect();
     let mut rest: Vec<usize> = by_key.into_values().collect();
     rest.sort_unstable();
     let only_golden = rest.into_iter().map(|at| Pair {
         mine: None,
-        golden: Some(golden[at].path.clone()),
-        key: golden[at].key.clone(),
+        golden: Some(golden[at].file.clone()),
+        op_type: golden[at].op_type.clone(),
+        flat_name: flat_name(&golden[at].key.0),
     });
     pairs.extend(only_golden);
     pairs
@@ -205,11 +151,11 @@ struct Compared {
 impl Pair {
     fn rows(&self) -> Compared {
         let mut problems = Vec::new();
-        let mut open = |path: &Option<PathBuf>| {
-            path.as_deref().and_then(|path| read(path).map_err(|problem| problems.push(problem)).ok())
+        let mut open = |file: &Option<NpuFile>| {
+            file.as_ref().and_then(|file| read(file).map_err(|problem| problems.push(problem)).ok())
         };
         let (mine, golden) = (open(&self.mine), open(&self.golden));
-        let (op_type, flat_name, _) = &self.key;
+        let (op_type, flat_name) = (&self.op_type, &self.flat_name);
         let mut names = [&mine, &golden].into_iter().flatten().map(|dump| dump.op_name.clone());
         let name = names.find(|name| !name.is_empty()).unwrap_or_else(|| flat_name.clone());
         drop(names);
@@ -243,21 +189,28 @@ impl Pair {
             let what = if sides[0].is_none() { "my" } else { "the ground truth" };
             return Algorithms::none(format!("[{name}] There is no {what} dump file for {label}."));
         };
-        if mine.format != golden.format {
-            return Algorithms::none(format!(
-                "[{name}] The layouts differ: {} and {}.",
-                mine.format, golden.format
-            ));
-        }
-        let files = [&self.mine, &self.golden].map(|path| path.as_deref().map(file_name).unwrap_or_default());
-        match (mine.tensor(), golden.tensor()) {
+        let files = [&self.mine, &self.golden]
+            .map(|file| file.as_ref().map(|file| file_name(&file.path)).unwrap_or_default());
+        match (in_layout_of(mine, golden), golden.tensor()) {
             (Ok(left), Ok(right)) => msaccucmp::measure(&left, &right, [&files[0], &files[1]]),
             (left, right) => {
-                let reasons = [left.err(), right.err()].into_iter().flatten().map(|error| error.to_string());
+                let reasons = [left.err(), right.err().map(|error| error.to_string())].into_iter().flatten();
                 Algorithms::none(format!("[{name}] {}", reasons.collect::<Vec<_>>().join("; ")))
             }
         }
     }
+}
+
+/// The elements in the layout that the ground truth has: another run may store them differently.
+fn in_layout_of(mine: &DumpTensor, golden: &DumpTensor) -> Result<Tensor, String> {
+    if mine.format == golden.format {
+        return mine.tensor().map_err(|error| error.to_string());
+    }
+    let relaid = mine.relaid(golden.format, None);
+    let text = |why: &dyn std::fmt::Display| {
+        format!("The layouts differ: {} and {}: {why}.", mine.format, golden.format)
+    };
+    relaid.map(|relaid| relaid.tensor).map_err(|error| text(&error))
 }
 
 fn inputs(dump: &DumpFile) -> &[DumpTensor] {
@@ -311,13 +264,10 @@ fn row(
     cells
 }
 
-fn read(path: &Path) -> Result<DumpFile, String> {
-    let read = || {
-        let bytes = Bytes::map(path, Access::ReadOnly)?;
-        bytes.reading(|| {
-            Format::detect(path, &bytes)?;
-            acl::read(&bytes)
-        })
-    };
-    read().map_err(|error: ulpscope_formats::Error| error.in_file(path).to_string())
+fn read(file: &NpuFile) -> Result<DumpFile, String> {
+    match file.read() {
+        Ok(Some(dump)) => Ok(dump),
+        Ok(None) => Err(format!("{}: not an ACL dump file", file.path.display())),
+        Err(error) => Err(error.to_string()),
+    }
 }
