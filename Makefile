@@ -50,7 +50,7 @@ WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(absp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean
+.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-perturb bench-prove bench-verdict faults fuzz wheels sdist check-packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +138,9 @@ bench-gpu: setup ## Measure what capture costs on a GPU, beside torch's DebugMod
 
 bench-perturb: setup ## Measure what perturbing every call costs, as a multiple of a plain step (some minutes)
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/perturb.py
+
+bench-prove: setup ## Measure what compare --prove costs, as a multiple of the comparison (some minutes)
+	$(BIN)/python benches/prove.py target/bench-prove
 
 bench-verdict: ## Measure what judging calls costs, as a share of the comparison (some minutes)
 	cargo bench --package ulpscope-compare --bench verdict --locked
