@@ -110,6 +110,7 @@ class Checker:
             return CheckedCall(found.name, rank.step, rank.name, "SKIP", "", reason_of(error), unread=unread)
 
     def _checked(self, number: int, found: RecordedCall) -> CheckedCall:
+        from ulpscope._replay.functions import NotReplayableError
         from ulpscope._replay.rank_replay import RankReplay
         from ulpscope._replay.repro import write_repro
 
@@ -129,9 +130,11 @@ class Checker:
         folder = self._request.output
         if folder is None or not checked.failed or not self._request.save_error_data:
             return checked
-        floor = max((one.floor for one in replayed.tensors if one.status == "error"), default=0.0)
-        path = write_repro(folder / "repro", _file_name(checked), replay, floor)
-        return dataclasses.replace(checked, repro="" if path is None else str(path))
+        try:
+            path = write_repro(folder / "repro", _file_name(checked), replay, replayed)
+        except NotReplayableError as reason:
+            return dataclasses.replace(checked, no_repro=str(reason))
+        return dataclasses.replace(checked, repro=str(path))
 
 
 def run(
@@ -144,7 +147,11 @@ def run(
     result = CheckResult(problems=list(checker.problems), notes=checker.notes())
     with _Progress(request, done) as progress:
         if request.collectives:
-            for call in _collectives(checker, request, places, done):
+            for made in _collectives(checker, request, places, done):
+                call = made
+                if call.failed and request.output is not None and request.save_error_data:
+                    why = "it needs a process for each rank: check --collectives makes it again"
+                    call = dataclasses.replace(call, no_repro=why)
                 progress.add(call)
                 done[call.step, call.rank, call.call] = call
         pending = [place for place in places if _key(checker, place) not in done]
@@ -265,7 +272,10 @@ def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def _call_of(value: dict[str, Any]) -> CheckedCall:
-    tensors = [CheckedTensor(**{**one, "measured": tuple(one["measured"])}) for one in value.pop("tensors")]
+    tensors = [
+        CheckedTensor(**{**one, "measured": tuple(one["measured"]), "limits": tuple(one["limits"])})
+        for one in value.pop("tensors")
+    ]
     return CheckedCall(**value, tensors=tuple(tensors))
 
 
