@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from ulpscope._core import DumpTensor, judge_result
-from ulpscope._replay.arguments import DTYPES, Rebuilder, Rebuilt, Slot, leaves, loaded, same_elements
+from ulpscope._replay.arguments import (
+    DTYPES,
+    MAX_ELEMENTS,
+    Rebuilder,
+    Rebuilt,
+    Slot,
+    leaves,
+    loaded,
+    same_elements,
+)
+from ulpscope._replay.drawing import seeded
 from ulpscope._replay.dump_calls import Autocast
 from ulpscope._replay.execution import SHIFTS, Execution, Outcome, RandomError, Way, raised
 from ulpscope._replay.function_names import AUTOCAST
@@ -122,6 +132,10 @@ class Replay:
         if backward is not None:
             self.gradients = rebuilder.gradients(backward.positional, f"{name}.backward")
             self._recorded_gradients = list(leaves(backward.results))
+        elif settings.device is not None or self.arguments.is_drawn:
+            # A device is judged by its gradients too, of which none was recorded.
+            self.gradients = self._seeded_gradients()
+        self._is_seeded = backward is None
         # The parameters of a module, by the number of their tensor.
         self._parameters: dict[int, str] = {}
         if state is not None:
@@ -173,8 +187,28 @@ class Replay:
         except NotReplayableError as reason:
             if self.gradients is None:
                 raise
-            self.gradients, self.backward_reason = None, str(reason)
+            self.gradients, self.backward_reason = None, "" if self._is_seeded else str(reason)
             return raised(self._execution, None)
+
+    def _seeded_gradients(self) -> list[torch.Tensor | None] | None:
+        """Gradients of the results, where a backward pass is possible; the same for the same seed."""
+        if not any(given.needs_grad for given in self.arguments.tensors):
+            return None
+        made: list[torch.Tensor | None] = []
+        for number, one in enumerate(self._recorded):
+            dtype = DTYPES.get(one.dtype) if isinstance(one, DumpTensor) else None
+            shape = _shape(one)
+            if (
+                dtype is None
+                or shape is None
+                or not dtype.is_floating_point
+                or math.prod(shape) > MAX_ELEMENTS
+            ):
+                made.append(None)
+                continue
+            place = f"{self.name}.backward.input.{number}"
+            made.append(torch.randn(shape, generator=seeded(self._settings.seed, place)).to(dtype))
+        return made if any(one is not None for one in made) else None
 
     def recorded_results(self) -> list[torch.Tensor | None]:
         """The recorded results, flat, as far as their elements are there."""
