@@ -141,6 +141,7 @@ def run(
     request: Request, processes: int, resume: bool, report: Callable[[int, int, CheckedCall], None]
 ) -> CheckResult:
     """Checks all calls of a dump, in order. ``report`` gets how many of how many are done."""
+    _check_device(request.settings.device)
     checker = Checker(request)
     places = list(checker.places())
     done = _read_progress(request) if resume else {}
@@ -167,6 +168,20 @@ def run(
         result.write(request.output)
         progress.remove()
     return result
+
+
+def _check_device(device: str | None) -> None:
+    """Refuses a device that this torch cannot use, before every call fails on it."""
+    if device is None:
+        return
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        # Of a torch without the device, some errors are assertions.
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"--device {device} cannot be used: {reason}") from None
 
 
 def _collectives(

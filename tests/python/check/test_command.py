@@ -277,17 +277,18 @@ def test_a_dump_that_is_cut_off_is_not_called_whole(dump: Path, capsys: pytest.C
     assert "dump.json" in shown.err
 
 
-def test_the_device_of_msprobe_is_that_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ulpscope._replay import command
+def test_the_device_of_msprobe_is_that_number(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from ulpscope.compat.msprobe import accuracy_check
 
-    given: list[list[str]] = []
-    monkeypatch.setattr(command, "run", lambda words: given.append(words) or 0)
-    for available in (True, False):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda available=available: available)
-        accuracy_check.check("acc_check", ["-api_info", "dump.json", "-d", "3"])
-    assert given[0][-2:] == ["--device", "cuda:3"]
-    assert "--device" not in given[1]
+    words = ["-api_info", str(dump), "-o", str(tmp_path / "out"), "-d", "99"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    accuracy_check.check("acc_check", words)
+    assert "not replayed" in capsys.readouterr().out
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert accuracy_check.check("acc_check", words) == 2
+    assert "--device cuda:99 cannot be used: " in capsys.readouterr().err
 
 
 class _Terminal(io.StringIO):
