@@ -50,7 +50,7 @@ WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(absp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean
+.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +130,9 @@ bench-compare: setup ## Compare the same dumps with mindstudio-probe from PyPI (
 bench-capture: setup ## Measure what capture costs, against mindstudio-probe from PyPI (half an hour)
 	$(BIN)/python benches/capture.py target/bench-capture
 
+bench-check: setup ## Replay every call of two models, healthy and with five wrong kernels (a minute)
+	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/check.py target/bench-check
+
 bench-faces: setup ## Measure the faces of older tools by the formulas of their guides (some minutes)
 	$(BIN)/python benches/faces.py
 
@@ -142,6 +145,9 @@ bench-graph: ## Measure how long a graph of 500 MB takes to open, and how much m
 
 bench-perturb: setup ## Measure what perturbing every call costs, as a multiple of a plain step (some minutes)
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/perturb.py
+
+bench-prove: setup ## Measure what compare --prove costs, as a multiple of the comparison (some minutes)
+	$(BIN)/python benches/prove.py target/bench-prove
 
 bench-verdict: ## Measure what judging calls costs, as a share of the comparison (some minutes)
 	cargo bench --package ulpscope-compare --bench verdict --locked

@@ -655,6 +655,7 @@ def judge_result(
     terms: float = 1.0,
     coarsest: str | None = None,
     peer: Any | None = None,
+    standards: bool = True,
 ) -> Judgement:
     """Judges the result of a call against the same call in raised precision."""
 
@@ -666,14 +667,14 @@ class Judgement:
     def status(self) -> Literal["pass", "warning", "error"]:
         """By rounding alone."""
     @property
-    def cascade(self) -> Literal["pass", "warning", "error"]:
-        """By msprobe's cascade."""
+    def cascade(self) -> Literal["pass", "warning", "error", ""]:
+        """By msprobe's cascade; empty if it was not measured."""
     @property
     def standard(self) -> str:
         """The standard that msprobe has for the API."""
     @property
     def by_standard(self) -> Literal["pass", "warning", "error"] | None:
-        """By that standard; ``None`` if it needs the result of a different device."""
+        """By that standard; ``None`` if it needs the result of a different device, or was not measured."""
     @property
     def message(self) -> str:
         """Why, in words."""
@@ -686,6 +687,9 @@ class Judgement:
     @property
     def ratio(self) -> float:
         """How many times what rounding explains."""
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The largest errors that pass, absolute: of the whole tensor (L2), and of one element."""
     def measured(self) -> list[Any]:
         """The measured values of a row of details."""
 

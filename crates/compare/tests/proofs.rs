@@ -184,6 +184,41 @@ fn a_refuted_call_gives_way_to_the_wrong_one_before_it() {
 }
 
 #[test]
+fn the_call_just_before_a_blamed_one_is_replayed_too() {
+    let errors = [3e-7, 1e-2, 1e-2];
+    let sin = "Torch.sin.0.forward";
+    let answers = Answers::default().wrong("target", sin, 1e-2);
+    assert_eq!(blamed(&compare(errors, Some(&answers)).outcome), [sin]);
+    assert!(answers.asked().contains(&"golden Torch.exp.0.forward".to_owned()), "{:?}", answers.asked());
+    let both = Answers::default().wrong("target", sin, 1e-2).wrong("golden", "Torch.exp.0.forward", 4e-7);
+    let Compared { outcome, .. } = compare(errors, Some(&both));
+    assert_eq!(blamed(&outcome), ["Torch.exp.0.forward", sin]);
+    assert_eq!(*verdict_of(&outcome), ProofVerdict::Proved(WrongSide::Golden));
+}
+
+#[test]
+fn a_call_that_was_cleared_narrowly_is_replayed() {
+    // The largest error of the second call that still passes for noise, within a tenth.
+    let chain = |error: f32| [0.0, error, error];
+    let is_blamed = |error: f32| !blamed(&compare(chain(error), None).outcome).is_empty();
+    let mut error = 1e-7_f32;
+    while !is_blamed(error * 1.1) {
+        error *= 1.1;
+    }
+    let answers = Answers::default();
+    assert_eq!(compare(chain(error), Some(&answers)).verdict.exit_code(), 0);
+    assert_eq!(answers.asked(), ["target Torch.sin.0.forward", "golden Torch.sin.0.forward"]);
+    let wrong = Answers::default().wrong("target", "Torch.sin.0.forward", f64::from(error));
+    let Compared { outcome, .. } = compare(chain(error), Some(&wrong));
+    assert_eq!(blamed(&outcome), ["Torch.sin.0.forward"]);
+    assert_eq!(*verdict_of(&outcome), ProofVerdict::Proved(WrongSide::Target));
+    // Nobody doubts a tenth of it.
+    let small = Answers::default();
+    compare(chain(error / 10.0), Some(&small));
+    assert!(small.asked().is_empty(), "{:?}", small.asked());
+}
+
+#[test]
 fn nothing_is_clean_where_all_is_refuted_and_final_results_differ() {
     let Compared { outcome, verdict, .. } = compare([0.0, 1e-2, 1e-2], Some(&Answers::default()));
     assert_eq!(blamed(&outcome), [""; 0]);

@@ -119,8 +119,10 @@ pub fn replay_errors(
                     errors.undecided += 1;
                     continue;
                 }
-                errors.see((start + at) as u64, found[at], exact[at], range);
+                let is_measured = errors.see((start + at) as u64, found[at], exact[at], range);
+                // What leaves the range of the dtype says nothing of the size of the others.
                 if let Some(&moved) = moved.get(at)
+                    && is_measured
                     && (moved - exact[at]).is_finite()
                 {
                     let natural = (moved - exact[at]) / reference.shift;
@@ -135,7 +137,8 @@ pub fn replay_errors(
 }
 
 impl ReplayErrors {
-    fn see(&mut self, index: u64, found: f64, exact: f64, range: Largest) {
+    /// Returns whether both are finite, so that their difference counts.
+    fn see(&mut self, index: u64, found: f64, exact: f64, range: Largest) -> bool {
         let expected = range.rounded(exact);
         if found.is_finite() && expected.is_finite() {
             let error = (found - exact).abs();
@@ -147,7 +150,7 @@ impl ReplayErrors {
             }
             self.squares[0] += error * error;
             self.squares[1] += exact * exact;
-            return;
+            return true;
         }
         let leaves_range = expected.is_infinite() && exact.is_finite();
         let same_sign = (found > 0.0) == (expected > 0.0);
@@ -159,6 +162,7 @@ impl ReplayErrors {
             self.mismatched += 1;
             self.first_mismatch.get_or_insert(index);
         }
+        false
     }
 }
 
@@ -242,6 +246,22 @@ mod tests {
             .expect("shapes");
         assert_eq!((found.out_of_range, found.saturated, found.mismatched, found.count), (1, 1, 3, 0));
         assert_eq!(found.worst_index, Some(2));
+    }
+
+    #[test]
+    fn what_leaves_the_range_does_not_hide_the_errors_of_others() {
+        // 2 and infinity in float16.
+        let halves: Vec<u8> = [0x4000_u16, 0x7c00].iter().flat_map(|bits| bits.to_le_bytes()).collect();
+        let exact = [2.0, 1e9];
+        let moved = exact.map(|value| value * (1.0 + 1e-9));
+        let less = exact.map(|value| value * (1.0 + 1e-9 / 16.0));
+        let [exact, moved, less] = [exact, moved, less].map(|values| f64s(&values));
+        let [exact, moved, less] = [view(&exact), view(&moved), view(&less)];
+        let result = View::contiguous(DType::F16, vec![2], &halves).expect("a view");
+        let reference = ReplayReference { exact: &exact, moved: Some([&moved, &less]), shift: 1e-9 };
+        let found = replay_errors(&result, reference).expect("equal shapes");
+        assert_eq!((found.count, found.out_of_range), (1, 1));
+        assert!(found.natural() < 3.0, "{}", found.natural());
     }
 
     #[test]

@@ -19,17 +19,22 @@ use crate::sheets::to_object;
 #[pyclass(frozen, module = "ulpscope")]
 pub(crate) struct Judgement {
     judged: OwnErrorJudgement,
-    cascade: CheckStatus,
     standard: Standard,
+    measured: Option<Measured>,
+}
+
+/// The numbers of msprobe's standards.
+struct Measured {
+    cascade: CheckStatus,
     by_standard: Option<CheckStatus>,
     cells: Vec<Cell>,
 }
 
 /// Judges a result. All tensors are real and of the same shape. `moved` are two references from inputs that were moved
 /// relatively by `shift`, and by a sixteenth of it. `coarsest` is the coarsest dtype of the call's tensors. `peer` is
-/// the result of a healthy device.
+/// the result of a healthy device. Without `standards`, the numbers of msprobe's standards are not measured.
 #[pyfunction]
-#[pyo3(signature = (api, result, reference, *, moved = None, shift = 1.0, terms = 1.0, coarsest = None, peer = None))]
+#[pyo3(signature = (api, result, reference, *, moved = None, shift = 1.0, terms = 1.0, coarsest = None, peer = None, standards = true))]
 #[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]
 pub(crate) fn judge_result(
     py: Python<'_>,
@@ -41,6 +46,7 @@ pub(crate) fn judge_result(
     terms: f64,
     coarsest: Option<&str>,
     peer: Option<&Bound<'_, PyAny>>,
+    standards: bool,
 ) -> PyResult<Judgement> {
     let mut inputs = vec![Input::of(result)?, Input::of(reference)?];
     let has_moved = moved.is_some();
@@ -53,7 +59,12 @@ pub(crate) fn judge_result(
     let judged = Input::detached_together(&inputs, py, |views| {
         let moved = has_moved.then(|| [&views[2], &views[3]]);
         let peer = views.get(peer_position(has_moved));
-        judge(api, &views[0], ReplayReference { exact: &views[1], moved, shift }, computation, peer)
+        let reference = ReplayReference { exact: &views[1], moved, shift };
+        let own = own_error_of(&views[0], reference, computation)?;
+        let peers = peer.map(|peer| own_error_of(peer, reference, computation)).transpose()?;
+        let standard = Standard::of(api, views[0].dtype());
+        let measured = standards.then(|| measured(standard, &views[0], &views[1], peer)).transpose()?;
+        Ok::<_, ShapeMismatch>(Judgement { judged: own.judge(peers.as_ref()), standard, measured })
     })?;
     judged.map_err(|error| PyValueError::new_err(error.to_string()))
 }
@@ -63,23 +74,17 @@ fn peer_position(has_moved: bool) -> usize {
     if has_moved { 4 } else { 2 }
 }
 
-fn judge(
-    api: &str,
+fn measured(
+    standard: Standard,
     result: &View<'_>,
-    reference: ReplayReference<'_>,
-    computation: Computation,
+    exact: &View<'_>,
     peer: Option<&View<'_>>,
-) -> Result<Judgement, ShapeMismatch> {
-    let own = own_error_of(result, reference, computation)?;
-    let peers = peer.map(|peer| own_error_of(peer, reference, computation)).transpose()?;
-    let measured = StandardMeasurement::of(result, reference.exact)?;
-    let peer = peer.map(|peer| StandardMeasurement::of(peer, reference.exact)).transpose()?;
+) -> Result<Measured, ShapeMismatch> {
+    let measured = StandardMeasurement::of(result, exact)?;
+    let peer = peer.map(|peer| StandardMeasurement::of(peer, exact)).transpose()?;
     let ratios = peer.map(|peer| ratios(&measured, &peer));
-    let standard = Standard::of(api, result.dtype());
-    Ok(Judgement {
-        judged: own.judge(peers.as_ref()),
+    Ok(Measured {
         cascade: measured.cascade(),
-        standard,
         by_standard: measured.by_standard(standard, ratios.as_ref()),
         cells: measured.cells(),
     })
@@ -93,10 +98,10 @@ impl Judgement {
         self.judged.status.word()
     }
 
-    /// The same by msprobe's cascade.
+    /// The same by msprobe's cascade; empty if that was not measured.
     #[getter]
     fn cascade(&self) -> &'static str {
-        self.cascade.word()
+        self.measured.as_ref().map_or("", |measured| measured.cascade.word())
     }
 
     /// The standard that msprobe has for the API.
@@ -105,10 +110,10 @@ impl Judgement {
         self.standard.name()
     }
 
-    /// The status by that standard; None if it needs the result of a different device.
+    /// The status by that standard; None if it needs the result of a different device, or was not measured.
     #[getter]
     fn by_standard(&self) -> Option<&'static str> {
-        self.by_standard.map(CheckStatus::word)
+        self.measured.as_ref()?.by_standard.map(CheckStatus::word)
     }
 
     /// Why, in words; empty if there is nothing to say.
@@ -135,9 +140,17 @@ impl Judgement {
         self.judged.ratio
     }
 
+    /// The largest errors that pass, absolute: of the whole tensor (L2), and of one element.
+    #[getter]
+    fn limits(&self) -> (f64, f64) {
+        let [whole, element] = self.judged.limits;
+        (whole, element)
+    }
+
     /// The measured values of a row of details, from "Bench Dtype" on.
     fn measured<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let cells = self.cells.iter().map(|cell| to_object(py, cell)).collect::<PyResult<Vec<_>>>()?;
+        let cells = self.measured.iter().flat_map(|measured| &measured.cells);
+        let cells = cells.map(|cell| to_object(py, cell)).collect::<PyResult<Vec<_>>>()?;
         PyList::new(py, cells)
     }
 }

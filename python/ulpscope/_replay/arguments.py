@@ -78,6 +78,18 @@ class Rebuilt:
         """Whether some tensor was drawn from statistics."""
         return any(given.is_drawn for given in self.tensors)
 
+    def equals(self, other: Rebuilt) -> bool:
+        """Whether another call was given the same."""
+        return (
+            len(self.tensors) == len(other.tensors)
+            and _is_same(self.positional, other.positional)
+            and _is_same(self.keyword, other.keyword)
+            and all(
+                one.needs_grad == two.needs_grad and same_elements(one.tensor, two.tensor)
+                for one, two in zip(self.tensors, other.tensors, strict=True)
+            )
+        )
+
     def filled(
         self, tensors: list[torch.Tensor], plain: Callable[[Any], Any], index_as: type | None
     ) -> tuple[list[Any], dict[str, Any]]:
@@ -161,6 +173,25 @@ class Rebuilder:
         if math.prod(shape) > MAX_ELEMENTS:
             raise NotReplayableError(f"{place} has more than {MAX_ELEMENTS} elements, and none is recorded")
         return ArgumentTensor(recorded, drawn(recorded, dtype, shape, self._seed, place), True)
+
+
+def same_elements(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    """Whether two tensors are the same for any function: elements, dtype and strides. NaN equals nothing."""
+    if one is None or other is None:
+        return one is other
+    return one.dtype == other.dtype and one.stride() == other.stride() and torch.equal(one, other)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Slot):
+        return bool(one.number == other.number)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    return bool(one == other)
 
 
 def loaded(recorded: DumpTensor, place: str) -> torch.Tensor | None:

@@ -143,6 +143,8 @@ def _summary(result: CheckResult) -> str:
 def _line(call: CheckedCall) -> str:
     place = f"{shown(call.place.replace('_', ' '))} " if call.place and call.place != "rank" else ""
     repro = f"\n    repro: {shown(call.repro)}" if call.repro else ""
+    if call.no_repro:
+        repro = f"\n    no repro: {shown(call.no_repro)}"
     return f"  {place}{shown(call.call)}: {shown(call.message)}{repro}"
 
 

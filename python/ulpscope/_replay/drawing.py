@@ -16,11 +16,17 @@ if TYPE_CHECKING:
     from ulpscope._core import DumpTensor
 
 
+def seeded(seed: int, place: str) -> torch.Generator:
+    """Random numbers of an entry: the same for the same seed."""
+    # Torch uses 32 bits of a seed on the CPU.
+    return torch.Generator().manual_seed(zlib.crc32(f"{seed} {place}".encode(errors="surrogatepass")))
+
+
 def drawn(
     tensor: DumpTensor, dtype: torch.dtype, shape: tuple[int, ...], seed: int, place: str
 ) -> torch.Tensor:
     """A tensor like a recorded one. ``place`` is the name of its entry."""
-    generator = torch.Generator().manual_seed((seed << 32) ^ zlib.crc32(place.encode()))
+    generator = seeded(seed, place)
     found = tensor.statistics()
     low, high = _number(found.get("finite_min")), _number(found.get("finite_max"))
     low = _number(found.get("Min")) if low is None else low

@@ -14,16 +14,11 @@ from typing import Any
 import torch
 
 from ulpscope._replay.arguments import Rebuilt, leaves
-from ulpscope._replay.function_names import SIZED_BY_VALUES
 from ulpscope._replay.functions import NotReplayableError, ReplayFunction
+from ulpscope._replay.result_sizes import check_size
 
 # The relative movement of inputs, and a sixteenth of it, for references in float64 and in float32.
 SHIFTS = {torch.float64: 2.0**-30, torch.float32: 2.0**-12}
-
-# The most bytes that the results of one call may take.
-MAX_RESULT_BYTES = 16 << 30
-# The most elements of a result whose size an element of an argument decides.
-MAX_COUNTED = 1 << 28
 
 _COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
 
@@ -51,6 +46,23 @@ class Way:
     device: str = "cpu"
     draw: int = 0
     """Which of several ways to move up or down."""
+
+
+class _WithGradients(torch.autograd.Function):
+    """A number whose gradients with respect to some tensors are given.
+
+    Given to ``torch.autograd.grad`` itself, they make it import the algebra of its compiler, which takes
+    longer than most comparisons.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, gradients: list[torch.Tensor], *_: torch.Tensor) -> torch.Tensor:
+        ctx.gradients = gradients
+        return torch.zeros((), device=gradients[0].device)
+
+    @staticmethod
+    def backward(ctx: Any, *_: torch.Tensor) -> Any:
+        return None, *ctx.gradients
 
 
 class Execution:
@@ -91,7 +103,9 @@ class Execution:
         """The tensors that gradients are computed of, and what the call gets: copies, which it may change."""
         own = [converted(given.tensor, way, number) for number, given in enumerate(self._arguments.tensors)]
         if not with_grad:
-            return own, [tensor.clone() for tensor in own]
+            # A conversion made a copy already.
+            shared = {given.tensor.data_ptr() for given in self._arguments.tensors}
+            return own, [tensor.clone() if tensor.data_ptr() in shared else tensor for tensor in own]
         for tensor, given in zip(own, self._arguments.tensors, strict=True):
             if given.needs_grad:
                 tensor.requires_grad_()
@@ -102,7 +116,7 @@ class Execution:
         for function, index_as in [self.chosen] if self.chosen else self._candidates():
             args, kwargs = self._arguments.filled(given, lambda value: _plain(value, way), index_as)
             if not self.function.is_module:
-                _check_size(self.function.name, function, args, kwargs)
+                check_size(self.function.name, function, args, kwargs)
             try:
                 result = function(*args, **kwargs)
             except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
@@ -159,12 +173,10 @@ class Execution:
             except TypeError as error:
                 raise NotReplayableError("the gradients of some results are not recorded") from error
             return list(returned) if isinstance(returned, tuple) else [returned]
-        found = torch.autograd.grad(
-            [result for result, _ in pairs],
-            wanted,
-            [gradient.to(result.dtype) for result, gradient in pairs],
-            allow_unused=True,
-        )
+        results = [result for result, _ in pairs]
+        with_gradients: Any = _WithGradients.apply
+        scalar = with_gradients([gradient.to(result.dtype) for result, gradient in pairs], *results)
+        found = torch.autograd.grad(scalar, wanted, allow_unused=True)
         by_tensor = dict(zip(map(id, wanted), found, strict=True))
         return [by_tensor.get(id(tensor)) for tensor in tensors]
 
@@ -192,11 +204,21 @@ def converted(tensor: torch.Tensor, way: Way, number: int) -> torch.Tensor:
     else:
         tensor = tensor.to(way.device)
     if way.shift and (kind.is_floating_point or kind.is_complex):
-        generator = torch.Generator().manual_seed(1_000_003 * (way.draw + 1) + number)
-        signs = torch.randint(0, 2, tensor.shape, generator=generator, dtype=torch.int8) * 2 - 1
-        tensor = tensor * (1 + way.shift * signs.to(precision or torch.float64))
+        up = _coins(tensor.shape, 1_000_003 * (way.draw + 1) + number).to(precision or torch.float64)
+        up.mul_(2 * way.shift).add_(1 - way.shift)
+        tensor = tensor * up if kind.is_complex else up.mul_(tensor)
     # A new object, whose gradient is its own.
     return tensor.detach()
+
+
+def _coins(shape: torch.Size, seed: int) -> torch.Tensor:
+    """Zeros and ones."""
+    generator = torch.Generator().manual_seed(seed)
+    count = shape.numel()
+    # Eight bytes for each number that is drawn.
+    words = torch.empty((count + 7) // 8, dtype=torch.int64).random_(generator=generator)
+    # The highest bit of random_ is always zero, the lowest is not.
+    return words.view(torch.int8)[:count].bitwise_and_(1).view(shape)
 
 
 def _plain(value: Any, way: Way) -> Any:
@@ -207,41 +229,6 @@ def _plain(value: Any, way: Way) -> Any:
             return way.precision
         if value.is_complex:
             return _COMPLEX[way.precision]
-    return value
-
-
-def _check_size(name: str, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
-    """Refuses a call whose results would not fit into memory. The numbers come from a file."""
-    if name in SIZED_BY_VALUES:
-        given = list(leaves([args, list(kwargs.values())]))
-        elements = max((value.numel() for value in given if isinstance(value, torch.Tensor)), default=0)
-        for value in given:
-            is_count = isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and value.numel()
-            size = value.abs().max().item() if is_count else value
-            # Every element is repeated or spread that often; a histogram has only as many elements.
-            total = size if name == "bincount" or not isinstance(size, int) else size * elements
-            if isinstance(total, int) and total > MAX_COUNTED:
-                raise NotReplayableError(f"its result would have up to {total} elements")
-        return
-    try:
-        with torch.no_grad(), torch.device("meta"):
-            on_meta = [_on_meta(value) for value in args]
-            result = function(*on_meta, **{key: _on_meta(value) for key, value in kwargs.items()})
-    except Exception:
-        # Not every function says its shapes without computing; these follow from its arguments.
-        return
-    size = sum(one.numel() * one.element_size() for one in leaves(result) if isinstance(one, torch.Tensor))
-    if size > MAX_RESULT_BYTES:
-        raise NotReplayableError(f"its results would take {size} bytes")
-
-
-def _on_meta(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-    if isinstance(value, torch.device):
-        return torch.device("meta")
-    if isinstance(value, list | tuple):
-        return type(value)(_on_meta(item) for item in value)
     return value
 
 

@@ -112,8 +112,16 @@ ATEN_BACKWARD = frozenset(
     """.split()
 )
 
-# Their results take as much memory as an element says, whatever the shapes are.
-SIZED_BY_VALUES = frozenset(("one_hot", "bincount", "repeat_interleave"))
+# Their results have at most as many elements as their arguments together, or as these broadcast.
+NO_LARGER = frozenset(
+    """
+    all amax amin any argmax argmin batch_norm bfloat16 cat chunk concat contiguous cross_entropy cumsum
+    detach double dropout flatten flip float gather group_norm half instance_norm layer_norm log_softmax
+    logsumexp max mean min mse_loss narrow nll_loss norm permute prod ravel reshape rms_norm roll select
+    softmax sort split squeeze stack std sum swapaxes t to transpose tril triu type_as unbind unflatten
+    unsqueeze var view view_as _softmax _log_softmax _to_copy _unsafe_view
+    """.split()
+)
 
 # Autocast converts their arguments to a half. Where their results are float32 again, dtypes do not show it.
 AUTOCAST = frozenset(

@@ -110,6 +110,7 @@ class Checker:
             return CheckedCall(found.name, rank.step, rank.name, "SKIP", "", reason_of(error), unread=unread)
 
     def _checked(self, number: int, found: RecordedCall) -> CheckedCall:
+        from ulpscope._replay.functions import NotReplayableError
         from ulpscope._replay.rank_replay import RankReplay
         from ulpscope._replay.repro import write_repro
 
@@ -129,22 +130,29 @@ class Checker:
         folder = self._request.output
         if folder is None or not checked.failed or not self._request.save_error_data:
             return checked
-        floor = max((one.floor for one in replayed.tensors if one.status == "error"), default=0.0)
-        path = write_repro(folder / "repro", _file_name(checked), replay, floor)
-        return dataclasses.replace(checked, repro="" if path is None else str(path))
+        try:
+            path = write_repro(folder / "repro", _file_name(checked), replay, replayed)
+        except NotReplayableError as reason:
+            return dataclasses.replace(checked, no_repro=str(reason))
+        return dataclasses.replace(checked, repro=str(path))
 
 
 def run(
     request: Request, processes: int, resume: bool, report: Callable[[int, int, CheckedCall], None]
 ) -> CheckResult:
     """Checks all calls of a dump, in order. ``report`` gets how many of how many are done."""
+    _check_device(request.settings.device)
     checker = Checker(request)
     places = list(checker.places())
     done = _read_progress(request) if resume else {}
     result = CheckResult(problems=list(checker.problems), notes=checker.notes())
     with _Progress(request, done) as progress:
         if request.collectives:
-            for call in _collectives(checker, request, places, done):
+            for made in _collectives(checker, request, places, done):
+                call = made
+                if call.failed and request.output is not None and request.save_error_data:
+                    why = "it needs a process for each rank: check --collectives makes it again"
+                    call = dataclasses.replace(call, no_repro=why)
                 progress.add(call)
                 done[call.step, call.rank, call.call] = call
         pending = [place for place in places if _key(checker, place) not in done]
@@ -160,6 +168,20 @@ def run(
         result.write(request.output)
         progress.remove()
     return result
+
+
+def _check_device(device: str | None) -> None:
+    """Refuses a device that this torch cannot use, before every call fails on it."""
+    if device is None:
+        return
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        # Of a torch without the device, some errors are assertions.
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"--device {device} cannot be used: {reason}") from None
 
 
 def _collectives(
@@ -265,7 +287,10 @@ def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def _call_of(value: dict[str, Any]) -> CheckedCall:
-    tensors = [CheckedTensor(**{**one, "measured": tuple(one["measured"])}) for one in value.pop("tensors")]
+    tensors = [
+        CheckedTensor(**{**one, "measured": tuple(one["measured"]), "limits": tuple(one["limits"])})
+        for one in value.pop("tensors")
+    ]
     return CheckedCall(**value, tensors=tuple(tensors))
 
 

@@ -52,6 +52,8 @@ class NamedModule:
     keyword: dict[str, Any] = field(default_factory=dict)
     instance: nn.Module | None = None
     """Nothing, if the shapes of parameters decide about its arguments."""
+    imported: str = ""
+    """The expression that imports what makes it; empty if it was given as an object."""
 
     @classmethod
     def of(cls, name: ModuleName) -> NamedModule:
@@ -91,15 +93,36 @@ class NamedModule:
         by_shapes = self.instance is None and getattr(self.make, "__name__", "") == place.class_name
         return by_shapes or bool(self.candidates(place))
 
-    def fitting(self, place: ModulePath, shapes: Shapes) -> nn.Module | None:
+    def fitting(self, place: ModulePath, shapes: Shapes) -> FoundModule | None:
         """The module that made the calls at a place, if it has parameters of these shapes."""
         if self.instance is not None or not self.has(place):
-            return next((one for one in self.candidates(place) if _fits(one, shapes)), None)
+            found = next((one for one in self.candidates(place) if _fits(one, shapes)), None)
+            path = "" if found is self.instance else place.path
+            return None if found is None else FoundModule(found, self._expression({}, path))
         more = _ARGUMENTS[self.make](shapes, self.keyword) if "weight" in shapes else {}
         try:
-            return self._made(more)  # type: ignore[no-any-return]
+            return FoundModule(self._made(more), self._expression(more, ""))
         except (TypeError, ValueError, RuntimeError):
             return None
+
+    def _expression(self, more: dict[str, Any], path: str) -> str | None:
+        """How a script makes it. All arguments are literals."""
+        if not self.imported:
+            return None
+        given = [
+            *map(repr, self.positional),
+            *(f"{key}={value!r}" for key, value in (more | self.keyword).items()),
+        ]
+        made = f"{self.imported}({', '.join(given)})"
+        return f"{made}.get_submodule({path!r})" if path else made
+
+
+@dataclass(frozen=True)
+class FoundModule:
+    """The module of a call, and the expression that makes it; ``None`` if it was given as an object."""
+
+    module: nn.Module
+    expression: str | None
 
 
 class NamedModules:
@@ -112,7 +135,7 @@ class NamedModules:
         """Whether the user named the module of a call."""
         return any(named.has(ModulePath.of(base)) for named in self._named)
 
-    def module(self, base: str, shapes: Shapes) -> nn.Module:
+    def module(self, base: str, shapes: Shapes) -> FoundModule:
         """The module that made a call; ``shapes`` are those of its own recorded parameters."""
         place = ModulePath.of(base)
         for named in self._named:
@@ -130,13 +153,13 @@ class NamedModules:
 class ModuleCall:
     """Calls a module with the parameters that are among the arguments."""
 
-    def __init__(self, module: nn.Module, training: bool) -> None:
-        self._module, self._training = module, training
+    def __init__(self, found: FoundModule, training: bool) -> None:
+        self._module, self.training, self.expression = found.module, training, found.expression
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """On a copy: a call may change buffers, and remember what it got."""
         state: dict[str, torch.Tensor] = kwargs.pop(STATE)
-        module = copy.deepcopy(self._module).train(self._training)
+        module = copy.deepcopy(self._module).train(self.training)
         tensors = [value for value in (*state.values(), *args) if isinstance(value, torch.Tensor)]
         if tensors:
             module.to(tensors[0].device)
@@ -146,9 +169,9 @@ class ModuleCall:
         return torch.func.functional_call(module, state, tuple(args), kwargs)
 
 
-def module_function(base: str, module: nn.Module, training: bool) -> ReplayFunction:
+def module_function(base: str, found: FoundModule, training: bool) -> ReplayFunction:
     """A module as a function of its arguments and its parameters."""
-    return ReplayFunction("Module", ModulePath.of(base).class_name, (ModuleCall(module, training),))
+    return ReplayFunction("Module", ModulePath.of(base).class_name, (ModuleCall(found, training),))
 
 
 def _fits(module: nn.Module, shapes: Shapes) -> bool:
@@ -177,7 +200,8 @@ def _parsed(name: str) -> NamedModule:
         raise ValueError(f"module {name!r} cannot be imported: {error}") from error
     if not callable(made):
         raise ValueError(f"module {name!r} is a {type(made).__name__}; expected a class or a function")
-    return NamedModule(name, made, positional, keyword)
+    imported = f"importlib.import_module({package!r}).{target}"
+    return NamedModule(name, made, positional, keyword, imported=imported)
 
 
 def _sizes(*names: str) -> Callable[[Shapes, dict[str, Any]], dict[str, Any]]:

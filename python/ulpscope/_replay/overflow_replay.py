@@ -25,6 +25,8 @@ from ulpscope._replay.functions import NotReplayableError, function_of
 
 _MAX_DEPTH = 50
 _MAX_ELEMENTS = 1 << 28
+# Of a stack, innermost first; the rest is in the file.
+_MAX_FRAMES = 5
 
 
 class _Recorded:
@@ -46,6 +48,7 @@ def run_overflow_check(forward: str | None, backward: str | None) -> int:
         print(f"ulpscope check: error: {shown(str(error))}", file=sys.stderr)
         return 2
     code = 0
+    stacks = _stacks(Path(forward))
     known = {_forward_of(name) for name in calls}
     for name in [*calls, *(name for name in gradients if _forward_of(name) not in known)]:
         try:
@@ -68,6 +71,8 @@ def run_overflow_check(forward: str | None, backward: str | None) -> int:
             continue
         for called, verdict in verdicts:
             print(_sentence(shown(called), verdict))
+            for line in stacks.get(_key(called), []):
+                print(f"    {shown(line)}")
             if verdict == "abnormal":
                 code = 1
     return code
@@ -93,10 +98,12 @@ def _verdicts(
     given = None if gradients is None else [_gradient(one, folder) for one in gradients]
     exact, _ = raised(execution, given)
     own = execution.run(Way(), given)
-    found = [(name, _verdict(own.results, exact.results))]
-    if given is not None:
-        found.append((f"{_forward_of(name)}.backward", _verdict(_grads(own), _grads(exact))))
-    return found
+    forward = _verdict(own.results, exact.results)
+    if given is None:
+        return [(name, forward)]
+    backward = (f"{_forward_of(name)}.backward", _verdict(_grads(own), _grads(exact)))
+    # The arguments of a call are recorded for its backward pass too: that is no overflow of the forward pass.
+    return [backward] if forward == "not reproduced" else [(name, forward), backward]
 
 
 def _grads(outcome: Outcome) -> list[Any]:
@@ -120,6 +127,28 @@ def _leaves_range(exact: torch.Tensor, dtype: torch.dtype) -> bool:
     """Whether the exact result is not finite, or too large for the dtype."""
     largest = torch.finfo(dtype).max
     return bool((~exact.isfinite() | (exact.abs() > largest)).any())
+
+
+def _key(name: str) -> tuple[str, bool]:
+    """A call and its direction, whatever the spelling."""
+    return _forward_of(name), name.endswith("backward")
+
+
+def _stacks(forward: Path) -> dict[tuple[str, bool], list[str]]:
+    """Where the calls were made: the ``stack_info_{pid}.json`` beside the other files, if it is there."""
+    path = forward.with_name(forward.name.replace("forward_info", "stack_info"))
+    if path == forward or not path.is_file():
+        return {}
+    try:
+        found = _read(str(path))
+    except (OSError, ValueError, RecursionError) as error:
+        print(f"ulpscope check: warning: {shown(str(error))}", file=sys.stderr)
+        return {}
+    return {
+        _key(name): [" ".join(frame.split()) for frame in frames[:_MAX_FRAMES] if isinstance(frame, str)]
+        for name, frames in found.items()
+        if isinstance(frames, list)
+    }
 
 
 def _read(path: str) -> dict[str, Any]:

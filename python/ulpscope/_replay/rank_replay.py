@@ -33,10 +33,11 @@ class RankReplay:
         self._states: list[ModuleState] = []
         self._autocast: list[Autocast | None] = []
 
-    def judged(self, found: RecordedCall) -> tuple[Replay, Replayed]:
+    def judged(self, found: RecordedCall, known: Replay | None = None) -> tuple[Replay, Replayed]:
         """Makes a call again as each of what it may be, until it is right as one of them.
 
         It is wrong if it is wrong as all of them: one that cannot be made again may have been the right one.
+        ``known`` is a replay whose results are used again if it had the same arguments.
         """
         forward = self.rank.call(found.forward)
         if forward is None:
@@ -49,6 +50,8 @@ class RankReplay:
         for function, state in self._functions(found, forward):
             try:
                 replay = Replay(found.name, function, forward, backward, self._settings, of_node, state)
+                if known is not None:
+                    replay.share(known)
                 replayed = replay.judged()
                 if replayed.has_failed and (autocast := self._known_autocast()) is not None:
                     settings = dataclasses.replace(self._settings, autocast=autocast)
@@ -72,12 +75,12 @@ class RankReplay:
             yield function_of(found.base), None
             return
         shapes = {name: tuple(one.shape or ()) for name, one in forward.parameters.items() if one is not None}
-        module = self._modules.module(found.base, shapes)
+        made = self._modules.module(found.base, shapes)
         states = self._module_state()
-        tensors = states.of(found.base, found.forward, module)
+        tensors = states.of(found.base, found.forward, made.module)
         state = RecordedState(tensors, states.gradients(found.base, list(tensors)))
-        yield module_function(found.base, module, module.training), state
-        yield module_function(found.base, module, not module.training), state
+        yield module_function(found.base, made, made.module.training), state
+        yield module_function(found.base, made, not made.module.training), state
 
     def _module_state(self) -> ModuleState:
         if not self._states:

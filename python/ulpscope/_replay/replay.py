@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from ulpscope._core import DumpTensor, judge_result
-from ulpscope._replay.arguments import DTYPES, Rebuilder, Rebuilt, Slot, leaves, loaded
+from ulpscope._replay.arguments import (
+    DTYPES,
+    MAX_ELEMENTS,
+    Rebuilder,
+    Rebuilt,
+    Slot,
+    leaves,
+    loaded,
+    same_elements,
+)
+from ulpscope._replay.drawing import seeded
 from ulpscope._replay.dump_calls import Autocast
 from ulpscope._replay.execution import SHIFTS, Execution, Outcome, RandomError, Way, raised
 from ulpscope._replay.function_names import AUTOCAST
@@ -79,6 +89,8 @@ class ReplaySettings:
     seed: int = 1234
     autocast: Autocast | None = None
     """What autocast did in this run."""
+    with_standards: bool = True
+    """Whether the numbers of msprobe's standards are measured too."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,10 @@ class Replay:
         if backward is not None:
             self.gradients = rebuilder.gradients(backward.positional, f"{name}.backward")
             self._recorded_gradients = list(leaves(backward.results))
+        elif settings.device is not None or self.arguments.is_drawn:
+            # A device is judged by its gradients too, of which none was recorded.
+            self.gradients = self._seeded_gradients()
+        self._is_seeded = backward is None
         # The parameters of a module, by the number of their tensor.
         self._parameters: dict[int, str] = {}
         if state is not None:
@@ -146,6 +162,22 @@ class Replay:
                 self._reference = outcome, torch.float64
         return self._reference
 
+    def share(self, known: Replay) -> None:
+        """Takes over what was computed for a call with the same arguments: the same call of another run."""
+        given, others = self.gradients or [], known.gradients or []
+        is_same = (
+            known._reference is not None
+            and not (known._remark or known.backward_reason)
+            and (self.function, self.of_node, self._shared) == (known.function, known.of_node, known._shared)
+            and (self.gradients is None) == (known.gradients is None)
+            and self.arguments.equals(known.arguments)
+            and len(given) == len(others)
+            and all(same_elements(one, other) for one, other in zip(given, others, strict=True))
+        )
+        if is_same:
+            self._reference, self._moved, self._peer = known._reference, known._moved, known._peer
+            self._execution.chosen = known._execution.chosen
+
     def _raised(self) -> tuple[Outcome, torch.dtype]:
         """Without the backward pass, if only that cannot be replayed."""
         try:
@@ -155,8 +187,28 @@ class Replay:
         except NotReplayableError as reason:
             if self.gradients is None:
                 raise
-            self.gradients, self.backward_reason = None, str(reason)
+            self.gradients, self.backward_reason = None, "" if self._is_seeded else str(reason)
             return raised(self._execution, None)
+
+    def _seeded_gradients(self) -> list[torch.Tensor | None] | None:
+        """Gradients of the results, where a backward pass is possible; the same for the same seed."""
+        if not any(given.needs_grad for given in self.arguments.tensors):
+            return None
+        made: list[torch.Tensor | None] = []
+        for number, one in enumerate(self._recorded):
+            dtype = DTYPES.get(one.dtype) if isinstance(one, DumpTensor) else None
+            shape = _shape(one)
+            if (
+                dtype is None
+                or shape is None
+                or not dtype.is_floating_point
+                or math.prod(shape) > MAX_ELEMENTS
+            ):
+                made.append(None)
+                continue
+            place = f"{self.name}.backward.input.{number}"
+            made.append(torch.randn(shape, generator=seeded(self._settings.seed, place)).to(dtype))
+        return made if any(one is not None for one in made) else None
 
     def recorded_results(self) -> list[torch.Tensor | None]:
         """The recorded results, flat, as far as their elements are there."""
@@ -177,6 +229,37 @@ class Replay:
             else None
             for number, one in enumerate(recorded)
         ]
+
+    @property
+    def is_judged_by_rounding(self) -> bool:
+        """Whether a result is wrong if its error is larger than rounding explains."""
+        return self._settings.standard == "native"
+
+    @property
+    def shared_gradients(self) -> dict[int, int]:
+        """Tensors whose gradient is added to that of another, which is the same tensor."""
+        return self._shared
+
+    def position(self, tensor: CheckedTensor) -> tuple[str, int]:
+        """The direction of a judged tensor, and its number among the results or the tensors given."""
+        direction = "backward" if ".backward." in tensor.name else "forward"
+        last = tensor.name.rpartition(".")[2]
+        return direction, int(last) if last.isdigit() else 0
+
+    def undecided(self, direction: str, number: int) -> torch.Tensor | None:
+        """The elements that no precision decides, as `judge_result` left them out; ``None`` if none was."""
+        if not self._moved:
+            return None
+        exact = _part(self.reference()[0], direction, number)
+        far, near = (_part(outcome, direction, number) for outcome in self._moved[max(self._moved)])
+        if exact is None or far is None or near is None or far.shape != exact.shape:
+            return None
+        return _jumps(exact, far, near)
+
+    def size_of_reference(self, direction: str, number: int) -> float:
+        """The L2 norm of a result in raised precision."""
+        exact = _part(self.reference()[0], direction, number)
+        return 0.0 if exact is None else float(exact[exact.isfinite()].double().norm())
 
     def chosen(self) -> tuple[Any, type | None]:
         """The function that was called, and the kind of container of an index."""
@@ -286,7 +369,8 @@ class Replay:
     ) -> Iterator[CheckedTensor]:
         if direction == "forward" and len(found) != len(reference):
             name = f"{self.name}.{direction}.output"
-            yield CheckedTensor(name, "error", "the structure of the result differs", judged)
+            message = "the structure of the result differs"
+            yield CheckedTensor(name, "error", message, judged, ratio=math.inf)
             return
         for number, (one, other) in enumerate(zip(found, reference, strict=True)):
             if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
@@ -294,7 +378,7 @@ class Replay:
             name = self._name_of(direction, number)
             if one.shape != other.shape:
                 message = f"shape {tuple(one.shape)}, expected {tuple(other.shape)}"
-                yield CheckedTensor(name, "error", message, judged)
+                yield CheckedTensor(name, "error", message, judged, ratio=math.inf)
             elif not one.numel():
                 yield CheckedTensor(name, "pass", "it has no elements", judged)
             else:
@@ -310,7 +394,10 @@ class Replay:
     ) -> CheckedTensor:
         terms = self._terms(other)
         coarsest = self._coarsest()
-        found = judge_result(self.function.name, real(one), real(other), terms=terms, coarsest=coarsest)
+        standards = self._settings.with_standards
+        found = judge_result(
+            self.function.name, real(one), real(other), terms=terms, coarsest=coarsest, standards=standards
+        )
         needs_more = found.status != "pass" or (
             found.by_standard is None and self._settings.standard != "native"
         )
@@ -339,6 +426,7 @@ class Replay:
             found.ratio,
             found.standard,
             found.by_standard or "",
+            found.limits,
         )
 
     def _judged_with_more(
@@ -361,12 +449,11 @@ class Replay:
                     self._peer = self._run(Way())
             except (NotReplayableError, RuntimeError, NotImplementedError):
                 return found
-            far, near, peer = (
-                _part(outcome, direction, number, one.shape) for outcome in (*moved, self._peer)
-            )
-            if far is None or near is None:
+            far, near, peer = (_part(outcome, direction, number) for outcome in (*moved, self._peer))
+            shape = real(one).shape
+            if far is None or near is None or {far.shape, near.shape} != {shape}:
                 return found
-            has_peer = peer is not None and peer.dtype == real(one).dtype
+            has_peer = peer is not None and (peer.dtype, peer.shape) == (real(one).dtype, shape)
             found = judge_result(
                 self.function.name,
                 real(one),
@@ -376,6 +463,7 @@ class Replay:
                 terms=terms,
                 coarsest=coarsest,
                 peer=peer if has_peer else None,
+                standards=self._settings.with_standards,
             )
             if found.status == "pass":
                 break
@@ -405,10 +493,18 @@ class Replay:
         return max(each, default=1.0)
 
 
-def _part(outcome: Outcome, direction: str, number: int, shape: torch.Size) -> torch.Tensor | None:
+def _part(outcome: Outcome, direction: str, number: int) -> torch.Tensor | None:
     values = outcome.results if direction == "forward" else outcome.gradients or []
     value = values[number] if number < len(values) else None
-    return real(value) if isinstance(value, torch.Tensor) and value.shape == shape else None
+    return real(value) if isinstance(value, torch.Tensor) else None
+
+
+def _jumps(exact: torch.Tensor, far: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+    """Where a result moves as far for a smaller move of the inputs: the rule of ``kernels/src/replay.rs``."""
+    finite = exact.isfinite()
+    changes = (finite != far.isfinite()) | (finite != near.isfinite())
+    by_far, by_near = (far - exact).abs(), (near - exact).abs()
+    return changes | ((by_far > 2.0**-26 * exact.abs()) & (by_near > by_far / 4))
 
 
 def real(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,10 +11,13 @@ import torch
 
 from ulpscope._files import save
 from ulpscope._replay.arguments import Slot
-from ulpscope._replay.functions import ReplayFunction
+from ulpscope._replay.functions import NotReplayableError, ReplayFunction
+from ulpscope._replay.modules import STATE, ModuleCall
+from ulpscope._replay.repro_script import SCRIPT
 
 if TYPE_CHECKING:
-    from ulpscope._replay.replay import Replay
+    from ulpscope._replay.replay import Replay, Replayed
+    from ulpscope._replay.results import CheckedTensor
 
 _SPACES = {
     "Tensor": "torch.Tensor",
@@ -23,146 +26,119 @@ _SPACES = {
     "VF": "torch",
     "Aten": "torch.ops.aten",
 }
-
-_SCRIPT = '''\
-"""{name}: the result that was recorded is not that of its recorded inputs.
-
-Run it with plain torch: it makes the call in raised precision and prints the error of each recorded result.
-Ends with exit code 1 if an error is larger than {limit:.1e} of the result.
-"""
-
-import json
-import sys
-from pathlib import Path
-
-import torch
+# Of what a different standard judges, this share of the error that the check found is still wrong.
+_SHARE = 0.5
 
 
-def read(path):
-    data = path.read_bytes()
-    length = int.from_bytes(data[:8], "little")
-    found = {{}}
-    for name, entry in json.loads(data[8 : 8 + length]).items():
-        if name != "__metadata__":
-            start, end = entry["data_offsets"]
-            raw = bytearray(data[8 + length + start : 8 + length + end])
-            dtype = DTYPES[entry["dtype"]]
-            flat = torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)
-            found[name] = flat.reshape(entry["shape"])
-    return found
+def write_repro(folder: Path, file_name: str, replay: Replay, replayed: Replayed) -> Path:
+    """Writes the script of a failing call and its tensors.
 
-
-DTYPES = {{
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
-    "BOOL": torch.bool, "C64": torch.complex64, "C128": torch.complex128,
-}}
-tensors = read(Path(__file__).with_suffix(".safetensors"))
-
-
-def argument(name, stride, precision):
-    value = tensors[name]
-    laid_out = torch.empty_strided(value.shape, stride, dtype=value.dtype).copy_(value)
-    if value.is_floating_point():
-        laid_out = laid_out.to(precision)
-    if value.is_complex():
-        laid_out = laid_out.to(torch.complex128 if precision == torch.float64 else torch.complex64)
-    return laid_out
-
-
-def flat(value):
-    if isinstance(value, (list, tuple)):
-        return [leaf for item in value for leaf in flat(item)]
-    return [value]
-
-
-def call(precision):
-    names, strides, wanted = {names!r}, {strides!r}, {wanted!r}
-    given = [argument(name, stride, precision) for name, stride in zip(names, strides)]
-    for name, one in zip(names, given):
-        one.requires_grad_(name in wanted)
-    {slots}= [one.clone() for one in given]
-    result = {call}
-    results = flat({result})
-    found = dict(enumerate(results))
-    pairs = [(found[n], tensors[f"gradient.{{n}}"]) for n in found if f"gradient.{{n}}" in tensors]
-    leaves = [one for one in given if one.requires_grad]
-    gradients = {{}}
-    if pairs and leaves:
-        made = torch.autograd.grad(
-            [one for one, _ in pairs], leaves, [g.to(one.dtype) for one, g in pairs], allow_unused=True
-        )
-        named = [name for name, one in zip(names, given) if one.requires_grad]
-        gradients = dict(zip(named, made))
-    return found, gradients
-
-
-torch.set_default_dtype({precision})
-results, gradients = call({precision})
-worst = 0.0
-expected = [(f"output.{{n}}", one) for n, one in results.items()]
-expected += [(f"{{name}}.gradient", one) for name, one in gradients.items()]
-for name, reference in expected:
-    recorded = tensors.get(f"recorded.{{name}}")
-    if recorded is None or reference is None:
-        continue
-    difference = (recorded.to(reference.dtype) - reference).detach().abs().double()
-    size = reference.detach().abs().double().norm()
-    error = (difference.norm() / size if size else difference.norm()).item()
-    worst = max(worst, error) if error == error else float("inf")
-    print(f"{{name}}: relative error {{error:.3e}}, largest difference {{difference.max().item():.3e}}")
-sys.exit(worst > {limit!r})
-'''
-
-
-def write_repro(folder: Path, file_name: str, replay: Replay, floor: float) -> Path | None:
-    """Writes the script of a failing call and its tensors; ``None`` for functions that torch lacks."""
+    Raises a `NotReplayableError` that says why, if plain torch cannot show the failure.
+    """
     function = replay.function
-    if function.prefix not in _SPACES:
-        return None
-    folder.mkdir(parents=True, exist_ok=True)
-    names = [f"argument.{number}" for number in range(len(replay.arguments.tensors))]
+    if replayed.remark:
+        raise NotReplayableError("the call draws random numbers, which a script would draw anew")
+    if function.prefix not in _SPACES and not function.is_module:
+        raise NotReplayableError("it is no function of torch; the check computed it by its formula")
+    failed = [one for one in replayed.tensors if one.status == "error"]
+    tensors, checks = _tensors(replay, failed), [_check(replay, one) for one in failed]
+    devices = sorted({whose for _, whose, _, _ in checks if whose != "recorded"})
+    prepare, call = _call(replay)
     given = replay.arguments.tensors
-    tensors = {name: one.tensor.contiguous() for name, one in zip(names, given, strict=True)}
-    for number, gradient in enumerate(replay.gradients or []):
-        if gradient is not None:
-            tensors[f"gradient.{number}"] = gradient.contiguous()
-    for number, one in enumerate(replay.recorded_results()):
-        if one is not None:
-            tensors[f"recorded.output.{number}"] = one.contiguous()
-    for number, one in enumerate(replay.recorded_gradients()):
-        if one is not None and not replay.of_node:
-            tensors[f"recorded.argument.{number}.gradient"] = one.contiguous()
-    text = _SCRIPT.format(
+    names = [f"argument.{number}" for number in range(len(given))]
+    text = SCRIPT.format(
         name=_harmless(replay.name),
-        limit=3 * floor,
+        what=_what(replay, devices),
+        imports="import importlib\n" if function.is_module else "",
+        path="sys.path.append(str(Path.cwd()))\n" if function.is_module else "",
+        where=", in the folder of the program whose module it imports" if function.is_module else "",
         names=names,
         strides=[tuple(one.tensor.stride()) for one in given],
         wanted=[name for name, one in zip(names, given, strict=True) if one.needs_grad],
+        same={names[number]: names[other] for number, other in replay.shared_gradients.items()},
+        checks=_text([list(check) for check in checks]),
         slots="".join(f"t{number}, " for number in range(len(names))) or "[] ",
-        call=_call(function, replay),
+        prepare=prepare,
+        call=call,
         result="t0" if function.returns_its_argument else "result",
         precision=str(replay.reference()[1]),
     )
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{file_name}.py"
     save(path.with_suffix(".safetensors"), tensors)
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def _call(function: ReplayFunction, replay: Replay) -> str:
-    space = _SPACES[function.prefix]
+def _what(replay: Replay, devices: list[str]) -> str:
+    inputs = "inputs drawn from the recorded statistics" if replay.arguments.is_drawn else "recorded inputs"
+    if not devices:
+        return f"what was recorded is not the result of its {inputs}."
+    return f"what {' and '.join(map(_harmless, devices))} computes is not the result of its {inputs}."
+
+
+def _tensors(replay: Replay, failed: list[CheckedTensor]) -> dict[str, torch.Tensor]:
+    tensors = {
+        f"argument.{number}": one.tensor.contiguous() for number, one in enumerate(replay.arguments.tensors)
+    }
+    for number, gradient in enumerate(replay.gradients or []):
+        if gradient is not None:
+            tensors[f"gradient.{number}"] = gradient.contiguous()
+    recorded = {
+        "forward": replay.recorded_results(),
+        "backward": [] if replay.of_node else replay.recorded_gradients(),
+    }
+    for one in failed:
+        direction, number = replay.position(one)
+        name = _name(direction, number)
+        if one.judged == "recorded" and number < len(recorded[direction]):
+            found = recorded[direction][number]
+            if found is not None:
+                tensors[f"recorded.{name}"] = found.contiguous()
+        left_out = replay.undecided(direction, number)
+        if left_out is not None and bool(left_out.any()):
+            tensors[f"undecided.{name}"] = left_out.contiguous()
+    return tensors
+
+
+def _name(direction: str, number: int) -> str:
+    return f"output.{number}" if direction == "forward" else f"argument.{number}.gradient"
+
+
+def _check(replay: Replay, one: CheckedTensor) -> tuple[str, str, float, float]:
+    """What the script judges: the result, whose it is, and the largest errors that pass."""
+    direction, number = replay.position(one)
+    most, most_of_one = one.limits
+    if not replay.is_judged_by_rounding:
+        most = min(most, _SHARE * one.error * replay.size_of_reference(direction, number))
+    return _name(direction, number), one.judged, most, most_of_one
+
+
+def _call(replay: Replay) -> tuple[str, str]:
+    """A line of preparation, and the expression of the call."""
+    function: ReplayFunction = replay.function
     chosen, index_as = replay.chosen()
+    keyword = {key: value for key, value in replay.arguments.keyword.items() if key != STATE}
+    if isinstance(chosen, ModuleCall):
+        if chosen.expression is None:
+            raise NotReplayableError("the module was given as an object, and not by a name to import")
+        state = _text(replay.arguments.keyword[STATE])
+        positional = "".join(f"{_text(value)}, " for value in replay.arguments.positional)
+        return (
+            f"module = ({chosen.expression}).train({chosen.training}).to(device, precision)",
+            f"torch.func.functional_call(module, {state}, ({positional}), {_text(keyword)})",
+        )
+    space = _SPACES[function.prefix]
     if chosen is not function.candidates[0]:
         space = "torch.linalg"
     arguments = [_text(value) for value in replay.arguments.positional]
     if index_as is tuple and len(arguments) > 1 and isinstance(replay.arguments.positional[1], list):
         arguments[1] = f"tuple({arguments[1]})"
-    for key, value in replay.arguments.keyword.items():
+    for key, value in keyword.items():
         # A key of a dump is code only if it is a plain name.
         plain = key.isidentifier()
         arguments.append(f"{key}={_text(value)}" if plain else f"**{{{key!r}: {_text(value)}}}")
-    return f"{space}.{function.name}({', '.join(arguments)})"
+    return "pass", f"{space}.{function.name}({', '.join(arguments)})"
 
 
 def _harmless(name: str) -> str:
@@ -179,9 +155,9 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key!r}: {_text(item)}' for key, item in value.items())}}}"
     if isinstance(value, torch.dtype):
-        return "precision" if value.is_floating_point else str(value)
+        return f"kind({value}, precision)"
     if isinstance(value, torch.device):
-        return 'torch.device("cpu")'
+        return "torch.device(device)"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)

@@ -41,6 +41,8 @@ class CheckedTensor:
     """The standard that msprobe has for the API."""
     by_standard: str = ""
     """The status by that standard; empty if it needs the result of a different device."""
+    limits: tuple[float, float] = (0.0, 0.0)
+    """The largest errors that rounding explains, absolute: of the whole tensor (L2), and of one element."""
 
     def row(self) -> list[Any]:
         """Its row of details."""
@@ -72,6 +74,8 @@ class CheckedCall:
     """Its results and gradients."""
     repro: str = ""
     """The script that shows the failure with plain torch; empty if there is none."""
+    no_repro: str = ""
+    """Why a failing call has no script."""
     unread: bool = False
     """Whether it was not made again because its elements cannot be read."""
 

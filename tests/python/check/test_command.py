@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 import runpy
@@ -204,7 +205,7 @@ def test_normal_and_abnormal_overflows_are_distinguished(
 def test_an_overflow_in_the_backward_pass_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    x = torch.tensor([1e-6], dtype=torch.float16)
+    x = torch.tensor([1e-4], dtype=torch.float16)
     ulpscope.save(tmp_path / "x.npy", x)
     given = {"type": "torch.Tensor", "datapath": "x.npy", "requires_grad": True}
     forward, backward = tmp_path / "forward_info_1.json", tmp_path / "backward_info_1.json"
@@ -212,8 +213,23 @@ def test_an_overflow_in_the_backward_pass_is_replayed(
     gradient = {"type": "torch.Tensor", "dtype": "torch.float16", "shape": [1], "Max": 1.0, "Min": 1.0}
     backward.write_text(json.dumps({"Torch.reciprocal.0.backward": [gradient]}))
     assert check("-forward", str(forward), "-backward", str(backward)) == 0
-    shown = capsys.readouterr().out
-    assert "The Torch.reciprocal.0.backward overflow is a normal overflow." in shown
+    # The forward pass did not overflow, and nothing is said of it.
+    assert capsys.readouterr().out == "The Torch.reciprocal.0.backward overflow is a normal overflow.\n"
+
+
+def test_an_overflow_is_shown_with_its_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ulpscope.save(tmp_path / "x.npy", torch.tensor([20.0], dtype=torch.float16))
+    given = {"type": "torch.Tensor", "datapath": "x.npy", "requires_grad": False}
+    info, stack = tmp_path / "forward_info_7.json", tmp_path / "stack_info_7.json"
+    info.write_text(json.dumps({"Torch*exp*0_forward": {"args": [given], "kwargs": {}}}))
+    frames = ["File model.py, line 7, in forward, \n return x.exp()\x1b[2J", 3]
+    stack.write_text(json.dumps({"Torch.exp.0.forward": frames}))
+    assert check("-forward", str(info)) == 0
+    said = "    File model.py, line 7, in forward, return x.exp()\\u{1b}[2J\n"
+    assert capsys.readouterr().out == f"The Torch*exp*0_forward overflow is a normal overflow.\n{said}"
+    stack.write_text("[")
+    assert check("-forward", str(info)) == 0
+    assert "ulpscope check: warning: " in capsys.readouterr().err
 
 
 def test_the_command_of_the_guide_takes_these_files(tmp_path: Path) -> None:
@@ -259,3 +275,43 @@ def test_a_dump_that_is_cut_off_is_not_called_whole(dump: Path, capsys: pytest.C
     shown = capsys.readouterr()
     assert shown.out.startswith("1 calls: 1 pass")
     assert "dump.json" in shown.err
+
+
+def test_the_device_of_msprobe_is_that_number(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ulpscope.compat.msprobe import accuracy_check
+
+    words = ["-api_info", str(dump), "-o", str(tmp_path / "out"), "-d", "99"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    accuracy_check.check("acc_check", words)
+    assert "not replayed" in capsys.readouterr().out
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert accuracy_check.check("acc_check", words) == 2
+    assert "--device cuda:99 cannot be used: " in capsys.readouterr().err
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_and_removed(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = _Terminal()
+    monkeypatch.setattr(sys, "stderr", errors)
+    check(str(dump))
+    count = len(ulpscope.check(dump).calls)
+    assert f"\rchecking {count}/{count}" in errors.getvalue()
+    assert errors.getvalue().endswith("\r\x1b[K")
+    errors.truncate(0)
+    check(str(dump), "--json")
+    assert "checking" not in errors.getvalue()
+
+
+def test_a_function_that_this_torch_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ulpscope.capture(tmp_path, level="L1", task="tensor"):
+        torch.sinc(torch.ones(4))
+    monkeypatch.delattr(torch, "sinc")
+    [call] = ulpscope.check(tmp_path, white_list=["sinc"]).calls
+    assert call.forward == "SKIP"
+    assert call.message == f"torch {torch.__version__} has no Torch.sinc"

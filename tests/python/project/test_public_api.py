@@ -19,8 +19,8 @@ STUB = Path(ulpscope.__file__).with_name("_core.pyi")
 # Members of public objects, without those that Python or their base class gives them.
 MEMBERS = {
     "CheckResult": {"counts", "exit_code", "failed", "skipped", "to_json", "write"},
-    "CheckedCall": {"failed", "place", "repro", "skipped", "tensors", "unread"},
-    "CheckedTensor": {"by_standard", "error", "floor", "measured", "ratio", "row", "standard"},
+    "CheckedCall": {"failed", "no_repro", "place", "repro", "skipped", "tensors", "unread"},
+    "CheckedTensor": {"by_standard", "error", "floor", "limits", "measured", "ratio", "row", "standard"},
     "Capture": {
         "close",
         "dump_path",

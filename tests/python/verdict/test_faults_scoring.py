@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import os
 import time
@@ -18,8 +19,8 @@ from faults.cases import Case, Truth, cases, run
 from faults.judges import Judges, Msprobe, judgement, ranks
 from faults.outcome import Answer, Judgement, Outcome
 from faults.processes import Job, groups, outcomes
-from faults.scoring import BARS, Score, alarms, holds, score, tally
-from faults.table import markdown, percent, plain
+from faults.scoring import BARS, Replays, Score, alarms, holds, replays, score, tally
+from faults.table import markdown, percent, plain, replay_table
 from places import SUPPORT
 
 FC = "Module.layers.3.fc.Linear"
@@ -110,6 +111,32 @@ def test_any_answer_about_a_benign_pair_is_an_alarm() -> None:
     assert holds(bar, [*pairs, outcome(None), outcome(None, truth=None)], "ulpscope") is False
     counted = alarms([*pairs, outcome(None, ELSEWHERE), outcome("scale", EXACT)], "ulpscope")
     assert (counted.pairs, counted.raised, counted.error) == (60, 1, 0)
+
+
+def test_replays_are_counted_by_what_they_say_and_whether_it_is_true() -> None:
+    def replayed(fault: str | None, answers: list[tuple[Answer, str]], refuted: list[Answer]) -> Outcome:
+        said = tuple(dataclasses.replace(answer, proof=proof) for answer, proof in answers)
+        told = {"ulpscope-prove": Judgement(said, len(said), refuted=tuple(refuted))}
+        benign = None if fault else "fp64"
+        return Outcome(case(fault, 0, benign), BENIGN if fault is None else TRUTH, told)
+
+    faulty = [
+        replayed("scale", [(EXACT, "proved"), (ELSEWHERE, "not replayable")], []),
+        replayed("scale", [(ELSEWHERE, "proved")], [EXACT, ELSEWHERE]),
+        # A case that could not be run says nothing.
+        outcome("scale", truth=None),
+    ]
+    benign = [replayed(None, [], [ELSEWHERE]), replayed(None, [(EXACT, "proved")], [])]
+    assert replays(faulty, "ulpscope-prove") == Replays(
+        proved=2, not_replayable=1, refuted=2, true_refuted=1, false_proved=1
+    )
+    # Without a planted fault, a proof is wrong, and nothing that is refuted is true.
+    assert replays(benign, "ulpscope-prove") == Replays(
+        proved=1, not_replayable=0, refuted=1, true_refuted=0, false_proved=1
+    )
+    table = replay_table([*faulty, *benign], "ulpscope-prove")
+    assert [row[1:] for row in table.rows] == [("2", "1", "1", "2", "1"), ("1", "1", "0", "1", "0")]
+    assert table.head[1:] == ("proved", "of these elsewhere", "not replayable", "refuted", "of these planted")
 
 
 def test_bars_are_kept_at_the_share_they_name_and_not_below() -> None:

@@ -190,7 +190,9 @@ def test_the_command_proves_and_its_files_have_the_numbers(tmp_path: Path) -> No
     rows = list(csv.DictReader(sheet.read_text().splitlines()))
     proved = [row for row in rows if row["proof"]]
     assert [(row["call"], row["proof"], row["wrong_side"]) for row in proved] == [
-        ("Functional.gelu.0.forward", "proved", "target")
+        ("Functional.gelu.0.forward", "proved", "target"),
+        # Beside the known error it does not stand out; replayed, it is wrong too.
+        ("Functional.gelu.1.forward", "proved", "target"),
     ]
     assert float(proved[0]["target_own_error"]) == proof["target"]["error"]
 

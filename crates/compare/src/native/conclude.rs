@@ -355,11 +355,10 @@ impl Walk<'_> {
             let taken = self.taken(at);
             // Behind an error that is known, another has to stand out from it.
             let may_be_its = known.from.is_some() && taken > 0.0;
-            let stands_out = !is_innocent
-                && match may_be_its {
-                    true => times > BESIDE_KNOWN && taken < BEYOND_LINEAR,
-                    false => times > 1.0 || self.is_gone(at, excess),
-                };
+            let is_open = !is_innocent && (!may_be_its || taken < BEYOND_LINEAR);
+            let doubt = if may_be_its { times / BESIDE_KNOWN } else { times };
+            let stands_out = is_open && (doubt > 1.0 || !may_be_its && self.is_gone(at, excess));
+            known.doubt = if is_open && !loose { doubt } else { 0.0 };
             if stands_out && !loose && (self.follows_unlike(at) || self.flow.rearranged.contains(&at)) {
                 known.class = Class::NotComparable;
                 return known;

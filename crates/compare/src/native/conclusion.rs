@@ -14,6 +14,8 @@ pub(crate) struct Conclusion {
     pub(super) cause: Option<Cause>,
     /// How sure it is, from 0 to 1.
     pub(super) confidence: f64,
+    /// How near a unit that is not blamed came to being blamed: at 1 it would have been.
+    pub(super) doubt: f64,
     /// The relative error of the entry, and what was expected.
     pub(super) error: Apart,
     pub(super) expected: Apart,
@@ -32,6 +34,7 @@ impl Conclusion {
             entry: None,
             cause: None,
             confidence: 0.0,
+            doubt: 0.0,
             error: Apart::default(),
             expected: Apart::default(),
             is_of_taker: false,

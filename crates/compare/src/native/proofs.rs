@@ -5,6 +5,9 @@
 //!    ▲            proved, not replayable ──► the next one
 //!    └────────────refuted: the call is innocent ──► those that made its inputs: is one of them wrong on one side alone?
 //! ```
+//! Then calls beside the blamed ones are replayed: those that made their differing inputs, and those that nearly were
+//! blamed. One that is wrong on one side alone is blamed too.
+//!
 //! A refuted call introduced nothing, so that all calls are concluded again with that knowledge: what was thought to be
 //! inherited from it may be the next candidate. If nobody is left to blame and final results differ, the call that adds
 //! most to their difference is replayed.
@@ -20,6 +23,11 @@ use crate::proof::{OwnErrors, Proof, ProofVerdict, Proving, not_computed, only_w
 
 /// Calls of a pair of ranks that are replayed. The first of many findings tell most, and others are mostly alike.
 const MOST_REPLAYED: usize = 64;
+
+/// Calls that are replayed though nobody blames them, and how near to being blamed they came. Each costs about as much
+/// as a blamed one.
+const MOST_BESIDE: usize = 4;
+const LEAST_DOUBT: f64 = 0.5;
 
 /// Calls that are replayed on the way back from a refuted one.
 const MOST_BEFORE: usize = 8;
@@ -54,11 +62,19 @@ pub(super) struct Proofs<'a> {
     measured: HashMap<usize, OwnErrors>,
     /// What was concluded of calls until they were refuted.
     refuted: BTreeMap<usize, Conclusion>,
+    /// Calls that were replayed though nobody blamed them.
+    beside: HashSet<usize>,
 }
 
 impl<'a> Proofs<'a> {
     pub(super) fn of(proving: Option<Proving<'a>>) -> Proofs<'a> {
-        Proofs { proving, decided: Decided::default(), measured: HashMap::new(), refuted: BTreeMap::new() }
+        Proofs {
+            proving,
+            decided: Decided::default(),
+            measured: HashMap::new(),
+            refuted: BTreeMap::new(),
+            beside: HashSet::new(),
+        }
     }
 
     /// Replays blamed calls, the first first, and `step`, which adds most to the difference of final results. Returns
@@ -87,7 +103,28 @@ impl<'a> Proofs<'a> {
                 return true;
             }
         }
-        step.is_some_and(|at| self.is_found_guilty(at, units))
+        self.look_beside(units, flow, conclusions) || step.is_some_and(|at| self.is_found_guilty(at, units))
+    }
+
+    /// Replays calls that nobody blames, but that may have done it: those that made differing inputs of blamed ones, and
+    /// those that were cleared narrowly. Returns whether one is wrong.
+    fn look_beside(&mut self, units: &[Observed], flow: &Flow, conclusions: &[Conclusion]) -> bool {
+        let is_free = |&at: &usize| conclusions[at].cause.is_none() && !flow.is_composite(at);
+        let blamed = (0..units.len()).filter(|&at| conclusions[at].cause.is_some());
+        let before = blamed.flat_map(|at| producers(at, units, flow)).filter(is_free);
+        let mut doubtful: Vec<usize> = (0..units.len()).filter(is_free).collect();
+        doubtful.retain(|&at| conclusions[at].doubt >= LEAST_DOUBT);
+        doubtful.sort_by(|&one, &other| conclusions[other].doubt.total_cmp(&conclusions[one].doubt));
+        for at in before.chain(doubtful) {
+            let is_known = self.measured.contains_key(&at);
+            if !is_known && (self.beside.len() >= MOST_BESIDE || !self.beside.insert(at)) {
+                continue;
+            }
+            if self.is_found_guilty(at, units) {
+                return true;
+            }
+        }
+        false
     }
 
     /// What replay says of a unit that introduced an error; `None` without replay.

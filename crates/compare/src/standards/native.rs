@@ -40,6 +40,8 @@ pub struct OwnErrorJudgement {
     pub ratio: f64,
     /// Why, in words.
     pub message: String,
+    /// The largest errors that pass, absolute: of the whole tensor (L2), and of one element.
+    pub limits: [f64; 2],
 }
 
 /// How a call computes.
@@ -103,6 +105,7 @@ impl OwnError {
             floor,
             ratio: if errors.mismatched > 0 { f64::INFINITY } else { ratio },
             message,
+            limits: self.floors().map(|floor| ALLOWED * floor),
         };
         if errors.mismatched > 0 {
             let at = errors.worst_index.unwrap_or(0);

@@ -22,10 +22,10 @@ def check(subcommand: str, arguments: Sequence[str]) -> int:
     parser.add_argument("-config", "--config_path", metavar="FILE")
     parser.add_argument("-csv_path", "--result_csv_path", metavar="FILE", help="continues its check")
     parser.add_argument("-save_error_data", action="store_true")
-    # The CPU computes, and every call is checked: these have nothing to choose.
+    # Every call is checked, and nothing is compiled: these have nothing to choose.
     parser.add_argument("-j", "--jit_compile", action="store_true", help="changes nothing")
     parser.add_argument("-f", "--filter_api", action="store_true", help="changes nothing")
-    parser.add_argument("-d", "--device", type=int, nargs="+", metavar="ID", help="changes nothing")
+    parser.add_argument("-d", "--device", type=int, nargs="+", metavar="ID", help="judges this NPU or GPU")
     if subcommand.startswith("multi_"):
         parser.add_argument("-n", "--num_splits", type=int, default=_MULTI, metavar="N")
     options = parser.parse_args(arguments)
@@ -36,9 +36,19 @@ def check(subcommand: str, arguments: Sequence[str]) -> int:
     words += ["--config", options.config_path] if options.config_path else []
     words += [] if options.save_error_data else ["--no-repro"]
     words += ["--jobs", str(options.num_splits)] if "num_splits" in options else []
+    words += _device(options.device[0]) if options.device else []
     from ulpscope._replay import command
 
     return command.run(words)
+
+
+def _device(number: int) -> list[str]:
+    """The device of a number: an NPU or a GPU. Without one, the recorded results are judged alone."""
+    import torch
+
+    kinds = (kind for kind in ("npu", "cuda") if hasattr(torch, kind))
+    found = next((kind for kind in kinds if getattr(torch, kind).is_available()), None)
+    return [] if found is None else ["--device", f"{found}:{number}"]
 
 
 def api_precision_compare(arguments: Sequence[str]) -> int:
