@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ulpscope._capture.values import transforms
-from ulpscope._capture.values.tensors import in_captured_graph
+from ulpscope._capture.values.tensors import in_captured_graph, is_freed
 
 # Elements of a tensor that are processed at a time: temporary memory is a few times that.
 _PIECE = 1 << 23
@@ -106,6 +106,7 @@ def measurable(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]] | None:
             or transforms.is_wrapped(tensor)
             or in_captured_graph(tensor)
             or tensor.numel() == 0
+            or is_freed(tensor)
         ):
             return None
         return str(tensor.dtype), tuple(tensor.shape)

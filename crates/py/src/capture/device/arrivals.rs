@@ -12,6 +12,7 @@ use pyo3::types::PyList;
 use ulpscope_capture::Plan;
 use ulpscope_dump::journal::encode::{Numbers, Ticket};
 use ulpscope_dump::writer::LateNumbers;
+use ulpscope_gpu::process;
 use ulpscope_kernels::Stats;
 use ulpscope_tensor::{DType, NumberKind, Scalar};
 
@@ -40,6 +41,8 @@ pub(in crate::capture) struct Batch {
     pub(in crate::capture) tensors: Vec<Expected>,
     /// The front's object: `has_arrived`, `wait`, `numbers`.
     pub(in crate::capture) object: Py<PyAny>,
+    /// The NVIDIA GPU that measures them.
+    pub(in crate::capture) gpu: Option<i32>,
 }
 
 /// The batches whose numbers have not arrived, oldest first.
@@ -164,9 +167,14 @@ impl Batch {
     /// cannot be read or written stays without numbers, and is counted at the end of the step.
     fn write_arrived(&self, py: Python<'_>, waits: bool) -> PyResult<bool> {
         let object = self.object.bind(py);
-        let asked = match waits {
+        let ask = || match waits {
             true => object.call_method0(intern!(py, "wait")).map(|_| true),
             false => object.call_method0(intern!(py, "has_arrived")).and_then(|answer| answer.is_truthy()),
+        };
+        // Another thread of the program may be capturing a graph.
+        let asked = match self.gpu {
+            Some(number) => process::beside_graphs(number, ask),
+            None => ask(),
         };
         if let Ok(false) = asked {
             return Ok(false);
