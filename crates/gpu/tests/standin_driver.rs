@@ -296,7 +296,7 @@ fn tensors_that_were_launched_are_measured_though_later_ones_fail() {
 }
 
 #[test]
-fn slots_that_nobody_waits_for_are_used_again_when_their_kernel_is_done() {
+fn abandoned_slots_are_used_again_when_their_kernel_is_done() {
     let Some(machine) = Machine::new() else { return };
     let gpu = machine.open().unwrap();
     let host = machine.count("host");

@@ -126,7 +126,7 @@ impl Recorder {
         let tensors = PyList::new(py, batch.iter().map(|queued| &queued.tensor))?;
         match self.torch.front.bind(py).call_method1(intern!(py, "measure"), (tensors,)) {
             Ok(object) => {
-                let gpu = batch.first().map_or(Ok(None), |first| gpu_of(first, py))?;
+                let gpu = batch.first().map_or(Ok(None), |first| gpu_of(first.tensor.bind(py)))?;
                 let tensors = batch.into_iter().map(|queued| queued.expected).collect();
                 let batch = Batch { step, tensors, object: object.unbind(), gpu };
                 self.arrivals.add(py, batch, &self.recording.plan)?;
@@ -149,7 +149,7 @@ fn measure_on_host(py: Python<'_>, step: &LateNumbers, batch: Vec<Queued>) -> Py
             let digest = expected.has_digest.then(|| digest(view, DigestKind::Mix64));
             (stats(view, Threads::One), digest)
         })?;
-        let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest };
+        let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest, saved: None };
         // A journal that cannot be written to is reported by its next line.
         let _ = step.arrive(expected.ticket, numbers);
     }
@@ -157,11 +157,13 @@ fn measure_on_host(py: Python<'_>, step: &LateNumbers, batch: Vec<Queued>) -> Py
 }
 
 /// The number of the NVIDIA GPU that a tensor is on.
-fn gpu_of(queued: &Queued, py: Python<'_>) -> PyResult<Option<i32>> {
-    if !queued.tensor.bind(py).getattr(intern!(py, "is_cuda"))?.is_truthy()? {
+pub(super) fn gpu_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<i32>> {
+    let py = tensor.py();
+    if !tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
         return Ok(None);
     }
-    let index: Option<i32> = device_of(queued, py)?.getattr(intern!(py, "index"))?.extract()?;
+    let device = tensor.getattr(intern!(py, "device"))?;
+    let index: Option<i32> = device.getattr(intern!(py, "index"))?.extract()?;
     Ok(Some(index.unwrap_or(0)))
 }
 
