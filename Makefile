@@ -134,7 +134,7 @@ bench-faces: setup ## Measure the faces of older tools by the formulas of their 
 	$(BIN)/python benches/faces.py
 
 bench-gpu: setup ## Measure what capture costs on a GPU, beside torch's DebugMode (needs a GPU; some minutes)
-	$(BIN)/python benches/gpu/step_cost.py --output target/gpu
+	$(BIN)/python benches/gpu/step_cost.py
 
 bench-perturb: setup ## Measure what perturbing every call costs, as a multiple of a plain step (some minutes)
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/perturb.py
