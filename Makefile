@@ -137,7 +137,7 @@ bench-faces: setup ## Measure the faces of older tools by the formulas of their 
 	$(BIN)/python benches/faces.py
 
 bench-gpu: setup ## Measure what capture costs on a GPU, beside torch's DebugMode (needs a GPU; some minutes)
-	$(BIN)/python benches/gpu/step_cost.py --output target/gpu
+	$(BIN)/python benches/gpu/step_cost.py
 
 bench-graph: ## Measure how long a graph of 500 MB takes to open, and how much memory (a minute)
 	cargo build --release --package ulpscope-cli --locked

@@ -1,18 +1,20 @@
 """What capture costs on a GPU: the time of a training step with it, divided by that of the same step without.
 
-    python benches/gpu/step_cost.py --output FOLDER [--seconds 480] [--model TEXT] [--row TEXT] [--steps N]
+    python benches/gpu/step_cost.py [--output FOLDER] [--seconds 480] [--model TEXT] [--row TEXT] [--steps N]
                                     [--no-tests] [--msprobe-python PYTHON] [--tiny --device cpu]
 
 First the tests that need a GPU (`pytest -m gpu`), then one table, medians of warm steps: GPT-2 medium, a
 Llama-shaped model of 1 B parameters, ResNet-50; bf16, fused AdamW. Each row is a process, which trains the
-same model twice: without and with. Losses, gradients and parameters have to be equal bit for bit. "memory" is
-what the peak of torch's memory grew by, plus what the device has allocated outside of torch. The last lines
-are the speed at which a tensor of 1 GiB is measured, and that of a copy. DebugMode is torch's own;
-mindstudio-probe is measured where it can be imported, or with the Python of an environment that has it.
+same model twice: without and with. Losses, gradients and parameters have to be equal bit for bit; the row
+"plain" says whether they are without any tool. "memory" is what the peak of torch's memory grew by, plus what
+the device has allocated outside of torch. The last lines are the speed at which a tensor of 1 GiB is
+measured, and that of a copy. DebugMode is torch's own; mindstudio-probe is measured where it can be
+imported, or with the Python of an environment that has it.
 
-Everything ends within `--seconds`: parts that do not fit, or fail, are listed with their reason. FOLDER gets
-`table.md`, `results.json` and `tests.txt`, which are written after each part. `--tiny --device cpu` tries the
-script without a GPU: its times mean nothing.
+Everything ends within `--seconds`: parts that do not fit, or fail, are listed with their reason. FOLDER
+(benches/gpu/last_run; without a GPU only if it is given) gets `table.md`, `results.json` with all times, and
+`tests.txt`, which are written after each part. `--tiny --device cpu` tries the script without a GPU: its
+times mean nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -37,9 +40,15 @@ import torch
 WARM = 2
 # The longest that one row may take, in seconds.
 ROW_SECONDS = 120
+# What the last run on a GPU printed is kept beside the script.
+LAST_RUN = Path(__file__).resolve().parent / "last_run"
 TESTS = ["tests/python/capture/test_cuda_kernel.py", "tests/python/capture/test_cuda.py"]
 
+# Without this cuBLAS may add in a different order each time, whatever torch is told.
+DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+
 BY_TORCH = "L1, by torch's operations"
+TENSORS = "L1, task tensor"
 
 # Settings of ulpscope.capture by row; None: constructed, not started.
 CAPTURES: dict[str, dict[str, Any] | None] = {
@@ -49,9 +58,19 @@ CAPTURES: dict[str, dict[str, Any] | None] = {
     "mix": {"level": "mix"},
     "constructed, not started": None,
     BY_TORCH: {"level": "L1", "device_statistics": "torch"},
+    TENSORS: {"level": "L1", "task": "tensor"},
 }
-DEBUG_MODE = "DebugMode"
-MINDSTUDIO = {"mindstudio-probe L0": "L0", "mindstudio-probe L1": "L1", "mindstudio-probe mix": "mix"}
+# Trained twice without any tool: whether the program itself repeats its bits, and how far times differ.
+PLAIN = "plain"
+DEBUG_MODE_LOG = "DebugMode, log only"
+DEBUG_MODE = "DebugMode, with hashes"
+# Level and kind of summary.
+MINDSTUDIO = {
+    "mindstudio-probe L0": ("L0", "statistics"),
+    "mindstudio-probe L1": ("L1", "statistics"),
+    "mindstudio-probe mix": ("mix", "statistics"),
+    "mindstudio-probe L1 + md5": ("L1", "md5"),
+}
 # The ratios to reach, for GPT-2 medium and the 1 B model.
 GOALS = {
     "L0": (1.10, 1.05),
@@ -80,11 +99,17 @@ def ulpscope_row(row: str, model: torch.nn.Module, folder: str) -> Iterator[EndS
 
 @contextlib.contextmanager
 def debug_mode_row(row: str, model: torch.nn.Module, folder: str) -> Iterator[EndStep]:
-    """Logs with torch's DebugMode, with hashes of outputs."""
+    """Logs with torch's DebugMode, with or without hashes of outputs."""
     from torch.utils._debug_mode import DebugMode
 
-    with DebugMode() as mode, mode.log_tensor_hashes():
+    with DebugMode() as mode, mode.log_tensor_hashes() if row == DEBUG_MODE else contextlib.nullcontext():
         yield lambda: None
+
+
+@contextlib.contextmanager
+def plain_row(row: str, model: torch.nn.Module, folder: str) -> Iterator[EndStep]:
+    """Runs without any tool."""
+    yield lambda: None
 
 
 @contextlib.contextmanager
@@ -94,8 +119,9 @@ def mindstudio_row(row: str, model: torch.nn.Module, folder: str) -> Iterator[En
 
     config = Path(folder) / "config.json"
     config.parent.mkdir(parents=True, exist_ok=True)
-    section = {"scope": [], "list": [], "data_mode": ["all"], "summary_mode": "statistics"}
-    common = {"task": "statistics", "dump_path": folder, "rank": [], "step": [], "level": MINDSTUDIO[row]}
+    level, summary = MINDSTUDIO[row]
+    section = {"scope": [], "list": [], "data_mode": ["all"], "summary_mode": summary}
+    common = {"task": "statistics", "dump_path": folder, "rank": [], "step": [], "level": level}
     config.write_text(json.dumps({**common, "statistics": section}))
     debugger = PrecisionDebugger(config_path=str(config))
     debugger.start(model)
@@ -112,8 +138,10 @@ def mindstudio_row(row: str, model: torch.nn.Module, folder: str) -> Iterator[En
 
 
 def tool_of(row: str) -> Callable[[str, torch.nn.Module, str], Any]:
-    if row == DEBUG_MODE:
+    if row in (DEBUG_MODE, DEBUG_MODE_LOG):
         return debug_mode_row
+    if row == PLAIN:
+        return plain_row
     return mindstudio_row if row in MINDSTUDIO else ulpscope_row
 
 
@@ -179,6 +207,9 @@ def measure_row(options: argparse.Namespace) -> dict[str, Any]:
             "memory": with_tool["memory"] - plain["memory"],
             "is_same": all(torch.equal(one, other) for one, other in pairs),
             "notes": notes_of(Path(folder) / "dump"),
+            # All of them: medians hide what a noisy machine does.
+            "times_without": plain["times"],
+            "times_with": with_tool["times"],
         }
 
 
@@ -267,7 +298,9 @@ def in_process(
     common = ["--steps", str(options.steps), "--device", options.device]
     command = [python, __file__, *arguments, *common, *(["--tiny"] if options.tiny else [])]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=left)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=left, env={**os.environ, **DETERMINISTIC}
+        )
     except subprocess.TimeoutExpired:
         return None, f"not done after {left:.0f} seconds"
     lines = ended.stdout.strip().splitlines()
@@ -380,8 +413,9 @@ def measure_all(options: argparse.Namespace) -> None:
         python = sys.executable
     if python is None:
         report.skip("mindstudio-probe", "it is not installed here, and no --msprobe-python was given")
-    own = [row for row in CAPTURES if row != BY_TORCH]
-    for rows in (own, [BY_TORCH, DEBUG_MODE], list(MINDSTUDIO) if python else []):
+    own = [PLAIN, *(row for row in CAPTURES if row not in (BY_TORCH, TENSORS))]
+    others = [BY_TORCH, DEBUG_MODE_LOG, DEBUG_MODE]
+    for rows in (own, others, list(MINDSTUDIO) if python else [], [TENSORS]):
         for name in [name for name in models.NAMES if options.only_model in name]:
             for row in [row for row in rows if options.only_row in row]:
                 chosen = python if row in MINDSTUDIO and python else sys.executable
@@ -416,6 +450,8 @@ def main() -> None:
     parser.add_argument("--launches", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.ends = time.monotonic() + options.seconds
+    if options.output is None and options.device != "cpu":
+        options.output = LAST_RUN
     if options.one:
         options.model, options.row = options.one
         print(json.dumps(measure_row(options)))

@@ -422,6 +422,12 @@ impl Plan {
             && self.sample.is_none()
     }
 
+    /// Whether tensors on devices that get files are copied without waiting. Their first elements have no room in a line
+    /// that is written before they arrive.
+    pub fn copies_late(&self) -> bool {
+        self.device_statistics == DeviceStatistics::Auto && self.sample.is_none() && !self.checks_overflow()
+    }
+
     /// Whether the tensors of a call get files.
     pub fn saves(&self, name: &str) -> bool {
         self.task == "tensor"

@@ -91,7 +91,12 @@ fn measured(values: &[f64]) -> Stats {
 }
 
 fn numbers(values: &[f64]) -> Numbers {
-    Numbers { stats: measured(values), is_scalar: false, digest: Some(Digest::Mix64(values[2].to_bits())) }
+    Numbers {
+        stats: measured(values),
+        is_scalar: false,
+        digest: Some(Digest::Mix64(values[2].to_bits())),
+        saved: None,
+    }
 }
 
 /// The tensor of the nth call.

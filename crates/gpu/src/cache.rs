@@ -11,7 +11,7 @@ use ulpscope_kernels::{DigestKind, digest};
 use ulpscope_tensor::{DType, View};
 
 use crate::SOURCE;
-use crate::compiler::OPTIONS;
+use crate::compiler::{OPTIONS, VIRTUAL};
 
 const MAGIC: &[u8; 16] = b"ulpscope kernel\n";
 
@@ -65,7 +65,8 @@ fn file_name(architecture: &str, compiler: &str) -> String {
     let key = digest_of([SOURCE, &options].join("\n").as_bytes());
     let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "._".contains(*letter);
     let plain = |text: &str| text.chars().filter(is_plain).collect::<String>();
-    format!("statistics-{key}-{}-nvrtc{}.cubin", plain(architecture), plain(compiler))
+    let kind = if architecture.starts_with(VIRTUAL) { "ptx" } else { "cubin" };
+    format!("statistics-{key}-{}-nvrtc{}.{kind}", plain(architecture), plain(compiler))
 }
 
 fn digest_of(bytes: &[u8]) -> String {

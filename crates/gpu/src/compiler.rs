@@ -1,5 +1,6 @@
 //! NVRTC, opened at run time.
 
+use std::cmp::Reverse;
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,9 @@ const SYSTEM: &str = "/usr/local/cuda/lib64";
 /// The order of sums is part of the results: no multiplication and addition is joined by the compiler.
 pub(crate) const OPTIONS: [&str; 3] = ["--fmad=false", "--std=c++17", "--disable-warnings"];
 
+/// How virtual architectures begin.
+pub(crate) const VIRTUAL: &str = "compute_";
+
 type Program = *mut c_void;
 
 /// The compiler of kernels.
@@ -41,7 +45,7 @@ impl Compiler {
     /// Opens the compiler that belongs to torch: that of the packages beside torch's own folder, or in it, or of the
     /// system.
     pub fn open(torch: &Path) -> Result<Compiler, Error> {
-        let files = folders(torch).into_iter().filter_map(|folder| first_file(&folder, FILE));
+        let files = candidates(torch).into_iter();
         let mut opened: Result<Compiler, Error> = Err(Error::NoCompiler(torch.to_owned()));
         for file in files.chain(NAMES.iter().map(PathBuf::from)) {
             if opened.is_ok() {
@@ -55,9 +59,9 @@ impl Compiler {
 
     /// Opens the compiler in a file.
     pub fn open_file(file: &Path) -> Result<Compiler, Error> {
-        let builtins = file.parent().and_then(|folder| first_file(folder, BUILTINS));
-        let builtins = builtins.and_then(|file| open_for_all(file.as_os_str()).ok());
-        let library = open_for_all(file.as_os_str()).map_err(|error| Error::of_loader(NAME, &error))?;
+        let builtins = file.parent().and_then(|folder| newest_file(folder, BUILTINS));
+        let builtins = builtins.and_then(|file| open_library(file.as_os_str()).ok());
+        let library = open_library(file.as_os_str()).map_err(|error| Error::of_loader(NAME, &error))?;
         Ok(Compiler { library, _builtins: builtins })
     }
 
@@ -68,13 +72,45 @@ impl Compiler {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the function has this type in nvrtc.h.
         #[expect(unsafe_code)]
-        unsafe {
-            version(&mut major, &mut minor)
-        };
+        let code = unsafe { version(&mut major, &mut minor) };
+        checked("nvrtcVersion", code)?;
         Ok(format!("{major}.{minor}"))
     }
 
-    /// The kernels as machine code for an architecture, such as `sm_90`.
+    /// What to compile for a GPU of this architecture, such as `sm_90`. For one that is newer than the compiler this is
+    /// a virtual architecture, such as `compute_90`: text from which the driver makes machine code.
+    pub fn target(&self, architecture: &str) -> Result<String, Error> {
+        let Some(wanted) = architecture.strip_prefix("sm_").and_then(|number| number.parse().ok()) else {
+            return Ok(architecture.to_owned());
+        };
+        let known = self.architectures()?;
+        if known.is_empty() || known.contains(&wanted) {
+            return Ok(architecture.to_owned());
+        }
+        let older = known.into_iter().filter(|&known| known < wanted).max();
+        // Without an older one the compiler says what is wrong.
+        Ok(older.map_or_else(|| architecture.to_owned(), |older| format!("compute_{older}")))
+    }
+
+    /// The architectures that it knows, by their numbers; nothing if it does not say.
+    fn architectures(&self) -> Result<Vec<c_int>, Error> {
+        type Count = unsafe extern "C" fn(*mut c_int) -> c_int;
+        type List = unsafe extern "C" fn(*mut c_int) -> c_int;
+        let count: Result<Symbol<'_, Count>, Error> = self.function(b"nvrtcGetNumSupportedArchs\0");
+        let list: Result<Symbol<'_, List>, Error> = self.function(b"nvrtcGetSupportedArchs\0");
+        let (Ok(count), Ok(list)) = (count, list) else { return Ok(Vec::new()) };
+        let mut length = 0;
+        // SAFETY: the functions have these types in nvrtc.h, and the list has the length that the first one says.
+        #[expect(unsafe_code)]
+        unsafe {
+            checked("nvrtcGetNumSupportedArchs", count(&mut length))?;
+            let mut found = vec![0; usize::try_from(length).unwrap_or(0)];
+            checked("nvrtcGetSupportedArchs", list(found.as_mut_ptr()))?;
+            Ok(found)
+        }
+    }
+
+    /// The kernels as machine code for an architecture, such as `sm_90`, or as text for a virtual one.
     pub fn compile(&self, architecture: &str) -> Result<Vec<u8>, Error> {
         type Create = unsafe extern "C" fn(
             *mut Program,
@@ -109,17 +145,20 @@ impl Compiler {
             }
             let code = compile(program, options.len() as c_int, options.as_ptr());
             let result = match code {
-                0 => self.output(program, b"nvrtcGetCUBINSize\0", b"nvrtcGetCUBIN\0"),
+                0 if architecture.starts_with(VIRTUAL) => {
+                    self.output(program, "nvrtcGetPTXSize", "nvrtcGetPTX")
+                }
+                0 => self.output(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN"),
                 code => {
-                    let log = self.output(program, b"nvrtcGetProgramLogSize\0", b"nvrtcGetProgramLog\0");
+                    let log = self.output(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog");
                     let log = String::from_utf8_lossy(&log.unwrap_or_default()).into_owned();
                     Err(failed(code, log.trim_end_matches(['\0', '\n']).to_owned()))
                 }
             };
-            destroy(&mut program);
+            let destroyed = checked("nvrtcDestroyProgram", destroy(&mut program));
             match result {
                 Ok(code) if code.is_empty() => Err(failed(0, "no code was made".to_owned())),
-                result => result,
+                result => result.and_then(|code| destroyed.map(|()| code)),
             }
         }
     }
@@ -129,17 +168,22 @@ impl Compiler {
     /// # Safety
     /// The functions must be of that kind, and the program alive.
     #[expect(unsafe_code)]
-    unsafe fn output(&self, program: Program, size: &[u8], bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    unsafe fn output(
+        &self,
+        program: Program,
+        size_name: &'static str,
+        bytes_name: &'static str,
+    ) -> Result<Vec<u8>, Error> {
         type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
         type Bytes = unsafe extern "C" fn(Program, *mut u8) -> c_int;
-        let size: Symbol<'_, Size> = self.function(size)?;
-        let bytes: Symbol<'_, Bytes> = self.function(bytes)?;
+        let size: Symbol<'_, Size> = self.function(size_name.as_bytes())?;
+        let bytes: Symbol<'_, Bytes> = self.function(bytes_name.as_bytes())?;
         let mut length = 0;
         // SAFETY: the caller's promise; the memory has the size that the library asks for.
         unsafe {
-            size(program, &mut length);
+            checked(size_name, size(program, &mut length))?;
             let mut found = vec![0; length];
-            bytes(program, found.as_mut_ptr());
+            checked(bytes_name, bytes(program, found.as_mut_ptr()))?;
             Ok(found)
         }
     }
@@ -156,37 +200,72 @@ fn no(torch: &Path) -> Error {
     Error::NoCompiler(torch.to_owned())
 }
 
-/// Folders that may have the library: packages of NVIDIA beside torch, newest first, then torch's own, then the system's.
-fn folders(torch: &Path) -> Vec<PathBuf> {
+fn checked(function: &'static str, code: c_int) -> Result<(), Error> {
+    if code == 0 { Ok(()) } else { Err(Error::Compiler { function, code }) }
+}
+
+/// Files that may be the library: those of NVIDIA's packages beside torch, newest version first, then torch's own, then
+/// the system's.
+fn candidates(torch: &Path) -> Vec<PathBuf> {
     let packages = torch.parent().map(|site| site.join("nvidia"));
     let mut found: Vec<PathBuf> = packages
         .and_then(|packages| fs::read_dir(packages).ok())
         .into_iter()
         .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path().join("lib")))
+        .filter_map(|entry| newest_file(&entry.ok()?.path().join("lib"), FILE))
         .collect();
-    found.sort_by_key(|folder| std::cmp::Reverse(first_file(folder, FILE)));
-    found.extend([torch.join("lib"), PathBuf::from(SYSTEM)]);
+    found.sort_by_key(|file| Reverse(version_of(file)));
+    let others = [torch.join("lib"), PathBuf::from(SYSTEM)];
+    found.extend(others.iter().filter_map(|folder| newest_file(folder, FILE)));
     found
 }
 
-/// The first file of a folder, by name, that begins like this.
-fn first_file(folder: &Path, start: &str) -> Option<PathBuf> {
+/// The file of a folder that begins like this and has the highest version.
+fn newest_file(folder: &Path, start: &str) -> Option<PathBuf> {
     let files = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    files.filter(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start))).min()
+    let named =
+        |file: &PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start));
+    files.filter(named).max_by_key(|file| (version_of(file), Reverse(file.clone())))
 }
 
-/// Opens a library so that others find it by its name.
-fn open_for_all(file: &OsStr) -> Result<Library, libloading::Error> {
+/// The numbers after `.so` in the name of a library. A name without any is a link to one that has them.
+fn version_of(file: &Path) -> Vec<u32> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let numbers = name.split_once(".so.").map_or("", |(_, numbers)| numbers);
+    numbers.split('.').map_while(|number| number.parse().ok()).collect()
+}
+
+/// Opens a library. NVRTC finds the one with its tables by its name, once that is loaded.
+fn open_library(file: &OsStr) -> Result<Library, libloading::Error> {
     // SAFETY: NVRTC and its tables have no code that runs when they are loaded and relies on its caller.
-    #[cfg(unix)]
     #[expect(unsafe_code)]
-    return unsafe {
-        use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-        Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL).map(Into::into)
-    };
-    // SAFETY: as above.
-    #[cfg(not(unix))]
-    #[expect(unsafe_code)]
-    return unsafe { Library::new(file) };
+    unsafe {
+        Library::new(file)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_comes_first() {
+        let site = tempfile::tempdir().unwrap();
+        let torch = site.path().join("torch");
+        let files = [
+            "nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+            "nvidia/cu13/lib/libnvrtc.so.13",
+            "nvidia/cu13/lib/libnvrtc-builtins.so.13.0",
+            "nvidia/old/lib/libnvrtc.so.9.2",
+            "nvidia/old/lib/libnvrtc.so.11.2",
+            "torch/lib/libnvrtc.so",
+        ];
+        for file in files.map(|file| site.path().join(file)) {
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        let expected = [files[1], files[0], files[4], files[5]].map(|file| site.path().join(file));
+        assert_eq!(candidates(&torch)[..4], expected);
+    }
 }

@@ -100,6 +100,9 @@ macro_rules! call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stream(pub usize);
 
+/// How strict a thread is while a graph is captured.
+pub(crate) struct CaptureMode(c_int);
+
 /// A kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Function(usize);
@@ -202,15 +205,27 @@ impl Driver {
         body: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.within(device, || {
-            let mut mode = RELAXED;
-            call!(self, cuThreadExchangeStreamCaptureMode(&mut mode))?;
+            let mode = self.relax()?;
             let result = body();
-            call!(self, cuThreadExchangeStreamCaptureMode(&mut mode))?;
+            self.restore(mode)?;
             result
         })
     }
 
-    /// Loads machine code.
+    /// Puts this thread into the relaxed mode; returns the mode that it was in.
+    pub(crate) fn relax(&self) -> Result<CaptureMode, Error> {
+        let mut mode = RELAXED;
+        call!(self, cuThreadExchangeStreamCaptureMode(&mut mode))?;
+        Ok(CaptureMode(mode))
+    }
+
+    /// Puts it back.
+    pub(crate) fn restore(&self, mode: CaptureMode) -> Result<(), Error> {
+        let mut mode = mode.0;
+        call!(self, cuThreadExchangeStreamCaptureMode(&mut mode))
+    }
+
+    /// Loads machine code, or the text from which the driver makes it.
     pub(crate) fn load(&self, code: &[u8]) -> Result<Module, Error> {
         let mut module = ptr::null_mut();
         call!(self, cuModuleLoadData(&mut module, code.as_ptr().cast()))?;

@@ -28,6 +28,14 @@ pub enum Error {
         /// Its messages.
         log: String,
     },
+    /// A function of the compiler failed.
+    #[error("{function} of NVRTC failed with code {code}")]
+    Compiler {
+        /// The function.
+        function: &'static str,
+        /// NVRTC's code.
+        code: i32,
+    },
     /// A function of the driver failed.
     #[error("{function} of the CUDA driver failed with code {code}")]
     Driver {

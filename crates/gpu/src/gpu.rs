@@ -1,7 +1,6 @@
 //! One GPU: the kernels on it, memory for their results, and measurements that are on their way.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ulpscope_kernels::{Digest, Stats};
@@ -9,7 +8,7 @@ use ulpscope_tensor::DType;
 
 use crate::cache::Cache;
 use crate::compiler::Compiler;
-use crate::driver::{Device, Driver, Function, Module, Stream};
+use crate::driver::{Device, Driver, Function, Mapped, Module, Stream};
 use crate::error::Error;
 use crate::launch::{Launch, MAX_TENSORS, Tensor, function_name};
 use crate::memory::{Scratches, Slot, Slots};
@@ -87,8 +86,8 @@ pub struct Gpu {
     functions: Vec<Option<Function>>,
     slots: Mutex<Slots>,
     scratches: Mutex<Scratches>,
-    /// Whether a kernel may write to a slot that nobody waits for any more: then nothing is freed.
-    has_lost: AtomicBool,
+    /// What the self-check measured. To free it would wait for all work of the device.
+    checked: Mutex<Vec<Mapped>>,
     process: u32,
 }
 
@@ -106,12 +105,13 @@ impl Gpu {
             functions: Vec::new(),
             slots: Mutex::default(),
             scratches: Mutex::default(),
-            has_lost: AtomicBool::new(false),
+            checked: Mutex::default(),
             process: std::process::id(),
         };
         let architecture = driver.architecture(device)?;
         let compiler = Compiler::open(torch)?;
-        let code = cache.get(&architecture, &compiler.version()?, || compiler.compile(&architecture))?;
+        let target = compiler.target(&architecture)?;
+        let code = cache.get(&target, &compiler.version()?, || compiler.compile(&target))?;
         driver.beside_graphs(device, || {
             gpu.own_stream = Some(driver.new_stream()?);
             let module = gpu.module.insert(driver.load(&code)?);
@@ -131,18 +131,18 @@ impl Gpu {
         self.driver.within(self.device, || self.driver.is_capturing(stream)).unwrap_or(true)
     }
 
-    /// Measures tensors of one dtype, after everything that is queued on the stream. Waits for nothing.
+    /// Measures tensors of one dtype, after everything that is queued on the stream. Waits for nothing but room in the
+    /// queue of launches. If some cannot be measured, these are the last ones: the error says why.
     pub fn measure(
         self: &Arc<Gpu>,
         stream: Stream,
         tensors: &[&GpuTensor],
         has_digest: bool,
-    ) -> Result<Measurement, Error> {
+    ) -> (Measurement, Option<Error>) {
         let mut measurement = Measurement { gpu: Arc::clone(self), tensors: Vec::new() };
-        for part in tensors.chunks(MAX_TENSORS) {
-            self.launch(stream, part, has_digest, &mut measurement)?;
-        }
-        Ok(measurement)
+        let mut parts = tensors.chunks(MAX_TENSORS);
+        let error = parts.find_map(|part| self.launch(stream, part, has_digest, &mut measurement).err());
+        (measurement, error)
     }
 
     fn launch(
@@ -205,22 +205,15 @@ impl Gpu {
         let driver = &self.driver;
         let Some(stream) = self.own_stream else { return Ok(None) };
         let memory = driver.beside_graphs(self.device, || driver.allocate_mapped(bytes))?;
-        let result = body(stream, memory.host, memory.device);
-        if self.has_lost.load(Ordering::Relaxed) {
-            return result.map(Some);
-        }
-        let freed = driver.beside_graphs(self.device, || {
-            lock(&self.scratches).remove(driver.id(stream), driver)?;
-            driver.free_mapped(memory)
-        });
-        result.and_then(|result| freed.map(|()| Some(result)))
+        lock(&self.checked).push(memory);
+        body(stream, memory.host, memory.device).map(Some)
     }
 }
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // A forked child has no GPU.
-        if self.has_lost.load(Ordering::Relaxed) || self.process != std::process::id() {
+        // A forked child has no GPU. A kernel may still write to slots that nobody waits for: then nothing is freed.
+        if self.process != std::process::id() || lock(&self.slots).are_awaited() {
             return;
         }
         let driver = &self.driver;
@@ -228,9 +221,11 @@ impl Drop for Gpu {
         let _ = driver.beside_graphs(self.device, || {
             let scratches = lock(&self.scratches).free_all(driver);
             let slots = lock(&self.slots).free_all(driver);
+            let mut checked = lock(&self.checked);
+            let checked = checked.drain(..).try_for_each(|memory| driver.free_mapped(memory));
             let stream = self.own_stream.map_or(Ok(()), |stream| driver.destroy_stream(stream));
             let module = self.module.as_ref().map_or(Ok(()), |module| driver.unload(module));
-            scratches.and(slots).and(stream).and(module)
+            scratches.and(slots).and(checked).and(stream).and(module)
         });
         let _ = driver.release(self.device);
     }
@@ -253,6 +248,16 @@ struct InFlight {
 }
 
 impl Measurement {
+    /// How many tensors are measured.
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+
     /// Whether all numbers are there. Asks no one, and does not wait.
     pub fn has_arrived(&self) -> bool {
         self.tensors.iter().rev().all(|tensor| tensor.slot.has_arrived())
@@ -275,11 +280,7 @@ impl Measurement {
 
 impl Drop for Measurement {
     fn drop(&mut self) {
-        if self.has_arrived() {
-            lock(&self.gpu.slots).give_back(self.tensors.drain(..).map(|tensor| tensor.slot));
-        } else {
-            self.gpu.has_lost.store(true, Ordering::Relaxed);
-        }
+        lock(&self.gpu.slots).abandon(self.tensors.drain(..).map(|tensor| tensor.slot));
     }
 }
 

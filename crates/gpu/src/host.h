@@ -1,4 +1,5 @@
-// Before statistics.cu for g++: blocks, and the threads of a block, run one after the other.
+// Before statistics.cu for g++: blocks, and the threads of a block, run one after the other. Launches may run on several
+// threads of the host.
 #include <cmath>
 #include <initializer_list>
 using std::fabs;
@@ -8,13 +9,13 @@ using std::sqrt;
 #define DEVICE inline
 #define NOT_INLINED inline
 #define GLOBAL
-#define SHARED static
+#define SHARED static thread_local
 #define PARAMETER const
 #define FOR_EACH_THREAD(thread) for (u32 thread = 0; thread < THREADS; thread++)
 #define __threadfence()
-#define __threadfence_system()
+#define __threadfence_system() __atomic_thread_fence(__ATOMIC_RELEASE)
 
-static struct { unsigned int x; } blockIdx;
+static thread_local struct { unsigned int x; } blockIdx;
 
 static unsigned int atomicAdd(unsigned int* at, unsigned int value) {
     unsigned int before = *at;

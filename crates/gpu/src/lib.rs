@@ -19,6 +19,7 @@ mod error;
 mod gpu;
 mod launch;
 mod memory;
+pub mod process;
 mod self_check;
 
 pub use cache::Cache;

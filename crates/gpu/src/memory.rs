@@ -13,8 +13,8 @@ use crate::launch::{MAX_BLOCKS, MAX_TENSORS, Outcome, PARTIAL_BYTES};
 const SLOTS: usize = 4096;
 const MAX_PIECES: usize = 64;
 
-/// Streams that have scratch memory: 76 MB of the device.
-const MAX_STREAMS: usize = 32;
+/// Streams that have scratch memory: 216 MiB of the device. Torch has 32 of each priority, and the default stream.
+const MAX_STREAMS: usize = 96;
 
 /// Bytes of the partial results of one tensor.
 const PARTIALS: usize = MAX_BLOCKS as usize * PARTIAL_BYTES;
@@ -63,11 +63,17 @@ impl Slot {
 pub(crate) struct Slots {
     pieces: Vec<Mapped>,
     free: Vec<Mapped>,
+    /// Those that nobody waits for, but a kernel may still write to.
+    abandoned: Vec<Slot>,
 }
 
 impl Slots {
     /// Takes some slots, or none.
     pub(crate) fn take(&mut self, count: usize, driver: &Driver) -> Result<Vec<Slot>, Error> {
+        if self.free.len() < count {
+            let arrived = self.abandoned.extract_if(.., |slot| slot.has_arrived());
+            self.free.extend(arrived.map(|slot| slot.0));
+        }
         while self.free.len() < count {
             if self.pieces.len() == MAX_PIECES {
                 return Err(Error::Full(self.pieces.len() * SLOTS - self.free.len()));
@@ -89,8 +95,24 @@ impl Slots {
         self.free.extend(slots.map(|slot| slot.0));
     }
 
+    /// Takes back slots that nobody reads any more. They are used again when their kernel has written to them.
+    pub(crate) fn abandon(&mut self, slots: impl Iterator<Item = Slot>) {
+        for slot in slots {
+            match slot.has_arrived() {
+                true => self.free.push(slot.0),
+                false => self.abandoned.push(slot),
+            }
+        }
+    }
+
+    /// Whether a kernel may still write to a slot.
+    pub(crate) fn are_awaited(&self) -> bool {
+        self.abandoned.iter().any(|slot| !slot.has_arrived())
+    }
+
     pub(crate) fn free_all(&mut self, driver: &Driver) -> Result<(), Error> {
         self.free.clear();
+        self.abandoned.clear();
         self.pieces.drain(..).try_for_each(|piece| driver.free_mapped(piece))
     }
 }
@@ -137,11 +159,6 @@ impl Scratches {
         }
         self.streams.insert(id, Scratch(address));
         Ok(Scratch(address))
-    }
-
-    /// Frees that of a stream which needs it no more.
-    pub(crate) fn remove(&mut self, id: u64, driver: &Driver) -> Result<(), Error> {
-        self.streams.remove(&id).map_or(Ok(()), |scratch| driver.free(scratch.0))
     }
 
     pub(crate) fn free_all(&mut self, driver: &Driver) -> Result<(), Error> {

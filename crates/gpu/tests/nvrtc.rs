@@ -43,6 +43,16 @@ fn every_kernel_compiles_for_two_architectures() {
             assert!(code.windows(name.len()).any(|part| part == name.as_bytes()), "{architecture}: {name}");
         }
     }
+    // A GPU that is newer than the compiler.
+    assert_eq!(compiler.target("sm_90").unwrap(), "sm_90");
+    let target = compiler.target("sm_999").unwrap();
+    assert!(target.starts_with("compute_1"), "{target}");
+    let text = compiler.compile(&target).unwrap();
+    let (last, text) = text.split_last().unwrap();
+    let text = std::str::from_utf8(text).unwrap();
+    assert!(*last == 0 && text.contains(".entry statistics_float32"));
+    // The driver joins no multiplication and addition: both say how they round.
+    assert!(text.contains("mul.rn.f64") && text.contains("add.rn.f64") && !text.contains("mul.f64"));
     let error = compiler.compile("sm_1").unwrap_err().to_string();
     assert!(error.starts_with("the kernel does not compile for sm_1"), "{error}");
 }

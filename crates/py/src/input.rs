@@ -21,6 +21,9 @@ use crate::errors::to_python;
 use crate::files::FileTensor;
 use crate::interrupt::{LONG_WORK_BYTES, interruptible};
 
+/// No view begins so many bytes after its storage. Most addresses are larger, and need no second question.
+const LARGEST_OFFSET: u64 = 1 << 40;
+
 /// A tensor with another owner: a Python object, which is kept alive, or a file.
 pub(crate) enum Input<'py> {
     Object { owner: Bound<'py, PyAny>, layout: Layout },
@@ -93,7 +96,7 @@ impl<'py> Input<'py> {
             dtype,
             shape: plain.getattr(intern!(py, "shape"))?.extract()?,
             strides: strides.into_iter().map(|stride| stride * dtype.size() as isize).collect(),
-            address: plain.call_method0(intern!(py, "data_ptr"))?.extract()?,
+            address: owned_address(&plain, plain.call_method0(intern!(py, "data_ptr"))?.extract()?, dtype)?,
         };
         Ok(Input::Object { owner: plain, layout })
     }
@@ -429,12 +432,24 @@ fn exchange_unasked(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
     } else {
         numbers(tensor.strides).iter().map(|&stride| stride as isize * dtype.size() as isize).collect()
     };
-    let address = tensor.data as usize + tensor.byte_offset as usize;
+    let address = owned_address(object, tensor.data as usize + tensor.byte_offset as usize, dtype)?;
     Ok(Some(Exchanged {
         layout: Layout { dtype, shape, strides, address },
         device: tensor.device,
         on_cpu: tensor.device.kind == dlpack::CPU,
     }))
+}
+
+/// The address of a tensor's first element, or zero if its storage was freed (`untyped_storage().resize_(0)`, as FSDP
+/// does). Torch adds the offset of a view to the address of its storage, even if that is zero.
+fn owned_address(object: &Bound<'_, PyAny>, address: usize, dtype: DType) -> PyResult<usize> {
+    if address == 0 || address as u64 >= LARGEST_OFFSET {
+        return Ok(address);
+    }
+    let py = object.py();
+    let Some(offset) = object.getattr_opt(intern!(py, "storage_offset"))? else { return Ok(address) };
+    let offset: usize = offset.call0()?.extract()?;
+    Ok(if offset.saturating_mul(dtype.size()) == address { 0 } else { address })
 }
 
 /// Whether a conjugation or negation of the elements is pending. Torch applies it on reading, and its exchange table

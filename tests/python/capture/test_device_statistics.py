@@ -371,3 +371,57 @@ def test_an_interruption_at_the_end_of_a_step_reaches_the_program_and_loses_noth
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
     assert ledger(tmp_path)["unread"] == {}
     assert calls(tmp_path)["Torch.sin.0.forward"]["input_args"][0]["Max"] == 0.5
+
+
+@needs_python_devices
+def test_a_device_without_memory_is_not_called_one_that_lacks_an_operation(tmp_path):
+    done = on_device(
+        tmp_path,
+        """
+        from ulpscope._capture.values import device_statistics
+        def full(*args, **kwargs):
+            raise torch.OutOfMemoryError("no memory")
+        device_statistics._numbers = full
+        x = to_device(torch.full((3,), 0.5))
+        with ulpscope.capture(folder):
+            torch.sin(x)
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    (note,) = ledger(tmp_path)["notes"]
+    assert "had no memory left for it" in str(note)
+    assert calls(tmp_path)["Torch.sin.0.forward"]["input_args"][0]["Max"] == 0.5
+
+
+def test_whether_a_graph_is_captured_is_asked_of_the_device_of_the_tensor(monkeypatch):
+    from types import SimpleNamespace
+
+    from ulpscope._capture.values.tensors import in_captured_graph
+
+    class Devices:
+        """The device 1 is being captured; the current one is 0."""
+
+        current = 0
+
+        class device:  # noqa: N801 - its name in torch
+            def __init__(self, number: int) -> None:
+                self.number = number
+
+            def __enter__(self) -> None:
+                self.before, Devices.current = Devices.current, self.number
+
+            def __exit__(self, *_: object) -> None:
+                Devices.current = self.before
+
+        @staticmethod
+        def current_device() -> int:
+            return Devices.current
+
+        @staticmethod
+        def is_current_stream_capturing() -> bool:
+            return Devices.current == 1
+
+    monkeypatch.setattr(torch, "standin2", Devices, raising=False)
+    on = [SimpleNamespace(device=SimpleNamespace(type="standin2", index=index)) for index in (0, 1)]
+    assert [in_captured_graph(tensor) for tensor in on] == [False, True]
+    assert Devices.current == 0

@@ -1,6 +1,6 @@
 // A CUDA driver and an NVRTC for tests. Device memory is ordinary memory, and kernels are those of statistics.cu,
-// compiled for the host. They run on a thread of their own, in the order of their launches, like those of one stream: a
-// launch returns before its kernel has run. Functions that begin with `standin_` are for the tests.
+// compiled for the host. Each stream has a thread, on which its kernels run in the order of their launches: a launch
+// returns before its kernel has run. Functions that begin with `standin_` are for the tests.
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -10,21 +10,33 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <queue>
+#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "host.h"
 #include "statistics.cu"
 
 namespace {
 
-// Never destroyed: the thread waits for them when the process ends.
+struct Work {
+    std::queue<std::function<void()>> queued;
+    bool is_running = false;
+};
+
+// Never destroyed: the threads wait for them when the process ends.
 std::mutex& guard = *new std::mutex;
 std::condition_variable& changed = *new std::condition_variable;
-std::queue<std::function<void()>>& queued = *new std::queue<std::function<void()>>;
-bool is_paused = false, is_running = false;
+std::map<void*, Work>& work_of = *new std::map<void*, Work>;
+std::set<void*>& paused_streams = *new std::set<void*>;
+std::vector<int>& known_architectures = *new std::vector<int>{80, 90};
+bool is_paused = false;
+// Launches that a stream holds before the next one waits; zero: any number.
+size_t longest_queue = 0;
 thread_local void* current = nullptr;
 thread_local int capture_mode = 0;
 bool is_capturing = false, spoils_kernels = false;
@@ -32,7 +44,7 @@ std::string failing;
 int failing_after = 0, failing_code = 0;
 std::atomic<int> compiled{0}, launches{0}, allocated_device{0}, device_bytes{0}, allocated_host{0}, contexts{0}, modules{0}, streams{0},
     unsafe_calls{0}, failed{0};
-std::string called;
+std::map<std::string, int>& calls = *new std::map<std::string, int>;
 // Bytes of device memory that are allocated; `device_bytes` is the most there were.
 std::atomic<int> held{0};
 int context;
@@ -40,8 +52,7 @@ int context;
 // The code that a test asked for, or zero.
 int code_of(const char* name) {
     std::lock_guard<std::mutex> lock(guard);
-    called += name;
-    called += ' ';
+    calls[name]++;
     if (failing != name) return 0;
     if (failing_after-- > 0) return 0;
     failed++;
@@ -53,33 +64,43 @@ void note_unsafe() {
     if (is_capturing && capture_mode != 2) unsafe_calls++;
 }
 
-void work() {
+void run(void* stream) {
     std::unique_lock<std::mutex> lock(guard);
+    Work& work = work_of[stream];
     for (;;) {
-        changed.wait(lock, [] { return !queued.empty() && !is_paused; });
-        auto next = queued.front();
-        queued.pop();
-        is_running = true;
+        changed.wait(lock, [&] { return !work.queued.empty() && !is_paused && !paused_streams.count(stream); });
+        auto next = work.queued.front();
+        work.queued.pop();
+        work.is_running = true;
         lock.unlock();
         next();
         lock.lock();
-        is_running = false;
+        work.is_running = false;
         changed.notify_all();
     }
 }
 
-void enqueue(std::function<void()> task) {
-    static std::once_flag once;
-    std::call_once(once, [] { std::thread(work).detach(); });
-    std::lock_guard<std::mutex> lock(guard);
-    queued.push(task);
+void enqueue(void* stream, std::function<void()> task) {
+    std::unique_lock<std::mutex> lock(guard);
+    if (!work_of.count(stream)) {
+        work_of[stream];
+        std::thread(run, stream).detach();
+    }
+    Work& work = work_of[stream];
+    // As the real driver does where its queue is full.
+    changed.wait(lock, [&] { return !longest_queue || work.queued.size() < longest_queue; });
+    work.queued.push(task);
     changed.notify_all();
 }
 
 // Freeing waits for the device, as in the real driver.
 void drain() {
     std::unique_lock<std::mutex> lock(guard);
-    changed.wait(lock, [] { return queued.empty() && !is_running; });
+    changed.wait(lock, [] {
+        for (auto& [stream, work] : work_of)
+            if (!work.queued.empty() || work.is_running) return false;
+        return true;
+    });
 }
 
 void* kernel_named(const char* name) {
@@ -114,7 +135,8 @@ int cuCtxPushCurrent_v2(void* pushed) {
 int cuCtxPopCurrent_v2(void** into) { CALL(cuCtxPopCurrent_v2) *into = current; current = nullptr; return 0; }
 int cuModuleLoadData(void** module, const void* code) {
     CALL(cuModuleLoadData)
-    if (memcmp(code, "\x7f" "ELF", 4)) return 200;
+    // Machine code, or text for a virtual architecture.
+    if (memcmp(code, "\x7f" "ELF", 4) && memcmp(code, "//", 2)) return 200;
     modules++;
     *module = &modules;
     return current == &context ? 0 : 201;
@@ -145,9 +167,9 @@ int cuMemFree_v2(unsigned long long address) {
     free((void*)address);
     return 0;
 }
-int cuMemsetD8Async(unsigned long long address, unsigned char value, size_t bytes, void*) {
+int cuMemsetD8Async(unsigned long long address, unsigned char value, size_t bytes, void* stream) {
     CALL(cuMemsetD8Async)
-    enqueue([=] { memset((void*)address, value, bytes); });
+    enqueue(stream, [=] { memset((void*)address, value, bytes); });
     return 0;
 }
 int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
@@ -181,14 +203,14 @@ int cuStreamGetId(void* stream, unsigned long long* id) {
     return 0;
 }
 int cuLaunchKernel(
-    void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned, void*,
+    void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned, void* stream,
     void** parameters, void**
 ) {
     CALL(cuLaunchKernel)
     if (current != &context || threads != THREADS) return 201;
     launches++;
     Launch launch = *(const Launch*)parameters[0];
-    enqueue([=] {
+    enqueue(stream, [=] {
         for (unsigned block = 0; block < blocks; block++) {
             blockIdx.x = block;
             ((void (*)(Launch))function)(launch);
@@ -198,16 +220,28 @@ int cuLaunchKernel(
     return 0;
 }
 
-int nvrtcVersion(int* major, int* minor) { *major = 13; *minor = 0; return 0; }
+int nvrtcVersion(int* major, int* minor) { CALL(nvrtcVersion) *major = 13; *minor = 0; return 0; }
 int nvrtcCreateProgram(void** program, const char*, const char*, int, const char**, const char**) {
     CALL(nvrtcCreateProgram)
     *program = &compiled;
     return 0;
 }
 int nvrtcCompileProgram(void*, int, const char**) { CALL(nvrtcCompileProgram) compiled++; return 0; }
-int nvrtcDestroyProgram(void**) { return 0; }
+int nvrtcDestroyProgram(void**) { CALL(nvrtcDestroyProgram) return 0; }
+int nvrtcGetNumSupportedArchs(int* count) {
+    CALL(nvrtcGetNumSupportedArchs)
+    *count = (int)known_architectures.size();
+    return 0;
+}
+int nvrtcGetSupportedArchs(int* list) {
+    CALL(nvrtcGetSupportedArchs)
+    for (size_t i = 0; i < known_architectures.size(); i++) list[i] = known_architectures[i];
+    return 0;
+}
+int nvrtcGetPTXSize(void*, size_t* size) { CALL(nvrtcGetPTXSize) *size = 11; return 0; }
+int nvrtcGetPTX(void*, char* text) { CALL(nvrtcGetPTX) memcpy(text, "// standin", 11); return 0; }
 int nvrtcGetCUBINSize(void*, size_t* size) { CALL(nvrtcGetCUBINSize) *size = 12; return 0; }
-int nvrtcGetCUBIN(void*, char* code) { memcpy(code, "\x7f" "ELF standin", 12); return 0; }
+int nvrtcGetCUBIN(void*, char* code) { CALL(nvrtcGetCUBIN) memcpy(code, "\x7f" "ELF standin", 12); return 0; }
 int nvrtcGetProgramLogSize(void*, size_t* size) { *size = 9; return 0; }
 int nvrtcGetProgramLog(void*, char* log) { memcpy(log, "as asked", 9); return 0; }
 
@@ -221,6 +255,20 @@ void standin_pause(int paused) {
     is_paused = paused;
     changed.notify_all();
 }
+void standin_pause_stream(void* stream, int paused) {
+    std::lock_guard<std::mutex> lock(guard);
+    if (paused) paused_streams.insert(stream);
+    else paused_streams.erase(stream);
+    changed.notify_all();
+}
+void standin_queue(int longest) {
+    std::lock_guard<std::mutex> lock(guard);
+    longest_queue = longest;
+    changed.notify_all();
+}
+// The only architecture that the compiler knows.
+void standin_architecture(int known) { known_architectures = {known}; }
+int standin_mode() { return capture_mode; }
 void standin_capture(int capturing) { is_capturing = capturing; }
 void standin_spoil(int spoils) { spoils_kernels = spoils; }
 int standin_count(const char* what) {
@@ -237,8 +285,11 @@ int standin_count(const char* what) {
     if (name == "failed") return failed;
     return -1;
 }
-const char* standin_called() { return called.c_str(); }
-void standin_forget() { called.clear(); }
+// How often a function was called.
+int standin_calls(const char* name) {
+    std::lock_guard<std::mutex> lock(guard);
+    return calls[name];
+}
 // The size of what the tests and the kernel share.
 unsigned long sizes() { return sizeof(Launch) << 16 | sizeof(Partial<double>) << 8 | sizeof(Result); }
 void set_block(unsigned int block) { blockIdx.x = block; }

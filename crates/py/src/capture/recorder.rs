@@ -34,7 +34,7 @@ use crate::capture::torch_api::Torch;
 #[pyclass(frozen, module = "ulpscope._core")]
 pub(crate) struct Recorder {
     pub(in crate::capture) torch: Torch,
-    pub(in crate::capture) recording: Recording,
+    pub(in crate::capture) recording: Arc<Recording>,
     pub(in crate::capture) flow: Flow<Py<PyAny>>,
     pub(in crate::capture) stacks: Stacks,
     pub(in crate::capture) modules: Modules,
@@ -83,7 +83,7 @@ impl Recorder {
             started: StartedBackwards::default(),
             arrivals: Arc::default(),
             overflow: OverflowMemory::new(&plan),
-            recording: Recording::new(plan),
+            recording: Arc::new(Recording::new(plan)),
             gpus: Gpus::default(),
             told: Mutex::default(),
             is_on: AtomicBool::new(false),

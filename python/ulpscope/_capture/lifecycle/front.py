@@ -8,7 +8,7 @@ from ulpscope._capture.calls import inner_calls, originals, stacks
 from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.lifecycle.overflow_watch import OverflowWatch
 from ulpscope._capture.lifecycle.selection import Selection
-from ulpscope._capture.values import description, device_statistics, tensors
+from ulpscope._capture.values import description, device_copies, device_statistics, tensors
 from ulpscope._capture.values.device_range import DeviceRange
 
 _log = logging.getLogger("ulpscope")
@@ -26,6 +26,7 @@ class Front:
         self.value = description.describe
         self.tensor = tensors.describe
         self.measurable = device_statistics.measurable
+        self.stage = device_copies.stage
         self.measure = device_statistics.measure
         self.add = tensors.add
         self.subtract = tensors.subtract

@@ -25,6 +25,7 @@ from ulpscope._capture.lifecycle.switch import Switch
 from ulpscope._capture.modules.module_registry import ModuleRegistry
 from ulpscope._capture.noise.jitter import Jitter
 from ulpscope._capture.regions.compiled import CompiledRegions
+from ulpscope._capture.regions.graphs import add_graphs
 from ulpscope._capture.regions.tracing import Tracers
 from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
@@ -135,6 +136,7 @@ class Installation:
         wrappers.add_swaps(self._patches, self._recorder, self._known)
         self._tracers = Tracers(self._patches, switch, self._suspended, self._recorder.note)
         self._tracers.add()
+        add_graphs(self._patches, switch, self._recorder.note)
         add_process_group(self._patches, switch, self._suspended, self._on_rank)
         self._patches.install()
         self._push_modes()

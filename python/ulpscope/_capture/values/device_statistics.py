@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ulpscope._capture.values import transforms
-from ulpscope._capture.values.tensors import in_captured_graph
+from ulpscope._capture.values.tensors import in_captured_graph, is_freed
 
 # Elements of a tensor that are processed at a time: temporary memory is a few times that.
 _PIECE = 1 << 23
@@ -106,6 +106,7 @@ def measurable(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]] | None:
             or transforms.is_wrapped(tensor)
             or in_captured_graph(tensor)
             or tensor.numel() == 0
+            or is_freed(tensor)
         ):
             return None
         return str(tensor.dtype), tuple(tensor.shape)
@@ -260,27 +261,30 @@ def _on_host(values: torch.Tensor) -> torch.Tensor:
     kind = values.device.type
     if kind == "cpu":
         return values
-    host = _host_memory(kind, values)
-    return host.copy_(values, non_blocking=_has_events(kind))
+    host = host_memory(values)
+    return host.copy_(values, non_blocking=has_events(kind))
 
 
-def _host_memory(kind: str, values: torch.Tensor) -> torch.Tensor:
+def host_memory(values: torch.Tensor) -> torch.Tensor:
+    """Memory of the host for a copy, page-locked where that exists."""
+    kind, form = values.device.type, (values.shape, values.stride())
     if _has_pinned.get(kind, True):
         try:
-            return torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=True)
+            return torch.empty_strided(*form, dtype=values.dtype, device="cpu", pin_memory=True)
         except RuntimeError:
             _has_pinned[kind] = False
-    return torch.empty(values.shape, dtype=values.dtype, device="cpu")
+    return torch.empty_strided(*form, dtype=values.dtype, device="cpu")
 
 
-def _has_events(kind: str) -> bool:
+def has_events(kind: str) -> bool:
+    """Whether a kind of device says when it has done what it was asked."""
     module = getattr(torch, kind, None)
     return hasattr(module, "Event") and hasattr(module, "current_stream")
 
 
 def _recorded_event(device: torch.device) -> Any:
     """An event after everything that the device was asked to do; None where copies are waited for."""
-    if device.type == "cpu" or not _has_events(device.type):
+    if device.type == "cpu" or not has_events(device.type):
         return None
     module = getattr(torch, device.type)
     event = module.Event()

@@ -22,6 +22,9 @@ _MAX_DENSE = 1 << 28
 # How many elements are processed in float64 at a time.
 _PIECE = 1 << 20
 
+# By kind of device: whether its storages have a size.
+_has_sizes: dict[str, bool] = {}
+
 
 # The shape of a view of its whole base; or shape and strides of the base, and shape, strides and offset of
 # the view.
@@ -223,6 +226,8 @@ def _readable(tensor: torch.Tensor) -> tuple[torch.Tensor | None, str | None]:
         with _unseen([tensor]) as (own,):
             return own.detach().dequantize(), None
     is_plain = _is_plain(tensor)
+    if is_plain and is_freed(tensor):
+        return None, "its memory was freed"
     if not is_plain and not _has_memory(tensor):
         return None, f"{type(tensor).__name__} has no memory of its own"
     # Classes and modes of the program may intercept every operation, but must not see this one.
@@ -242,6 +247,27 @@ def _has_memory(tensor: torch.Tensor) -> bool:
     return address != 0 or tensor.numel() == 0
 
 
+def is_freed(tensor: torch.Tensor) -> bool:
+    """Whether a strided tensor has lost elements: its storage was made smaller, as FSDP does."""
+    if tensor.numel() == 0:
+        return False
+    last = tensor.storage_offset() + sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    size = tensor.untyped_storage().nbytes()
+    return size < (last + 1) * tensor.element_size() and _states_sizes(tensor.device)
+
+
+def _states_sizes(device: torch.device) -> bool:
+    """Whether storages of a device have a size. Those of a device written in Python have none."""
+    known = _has_sizes.get(device.type)
+    if known is None:
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            known = torch.empty(1, device=device).untyped_storage().nbytes() > 0
+        _has_sizes[device.type] = known
+    return known
+
+
 def _received(tensor: Any) -> torch.Tensor:
     """The result of a collective, after waiting for it as any consumer does."""
     # Torch before 2.2 has a different method, which returns the tensor itself.
@@ -255,8 +281,16 @@ def in_captured_graph(tensor: torch.Tensor) -> bool:
     kind = tensor.device.type
     if kind in ("cpu", "meta"):
         return False
-    is_capturing = getattr(getattr(torch, kind, None), "is_current_stream_capturing", None)
-    return is_capturing is not None and bool(is_capturing())
+    module: Any = getattr(torch, kind, None)
+    is_capturing = getattr(module, "is_current_stream_capturing", None)
+    if is_capturing is None:
+        return False
+    # It answers for the current device, which may not be that of the tensor.
+    number, is_elsewhere = tensor.device.index, False
+    if number is not None and hasattr(module, "device") and hasattr(module, "current_device"):
+        is_elsewhere = module.current_device() != number
+    with module.device(number) if is_elsewhere else contextlib.nullcontext():
+        return bool(is_capturing())
 
 
 def _has_no_elements(tensor: Any) -> bool:

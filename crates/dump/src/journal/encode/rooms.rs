@@ -9,8 +9,9 @@
 use ulpscope_formats::json::push_text;
 use ulpscope_kernels::{Digest, Statistic, Stats};
 
-use super::tensors::push_statistic;
+use super::tensors::{push_saved, push_statistic};
 use super::values::{ObjectText, key};
+use crate::writer::SavedTensor;
 
 /// The number of a tensor whose statistics arrive later. Unique within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +26,8 @@ pub struct Numbers {
     pub is_scalar: bool,
     /// The digest of its elements, if its line has room for one.
     pub digest: Option<Digest>,
+    /// Where its elements are saved, if its line has room for that.
+    pub saved: Option<SavedTensor>,
 }
 
 /// The places of a tensor that have something that was measured.
@@ -34,6 +37,8 @@ pub(crate) enum Room {
     Summaries,
     /// The digest.
     Digest,
+    /// The file of its elements.
+    Saved,
     /// The other statistics, which most tensors do not have.
     Others,
 }
@@ -53,6 +58,9 @@ const NUMBER: usize = 24;
 /// A comma, the key with its quotes and colon, and up to 32 hex digits in quotes.
 const DIGEST: usize = 7 + 34;
 
+/// The name of a file, or of a tensor in it, of 200 bytes that may be escaped; two numbers; a dtype; and the keys.
+const SAVED: usize = 600;
+
 /// Bytes that one write replaces without interruption, if they begin at a multiple.
 const PAGE: u64 = 1 << 12;
 
@@ -68,11 +76,14 @@ impl Room {
             Room::Summaries => 1,
             Room::Others => 2,
             Room::Digest => 3,
+            Room::Saved => 4,
         }
     }
 
     fn of_mark(mark: u8) -> Option<Room> {
-        [Room::Summaries, Room::Others, Room::Digest].into_iter().find(|room| room.mark() == mark)
+        [Room::Summaries, Room::Others, Room::Digest, Room::Saved]
+            .into_iter()
+            .find(|room| room.mark() == mark)
     }
 
     fn statistics(self) -> &'static [Statistic] {
@@ -80,13 +91,15 @@ impl Room {
         match self {
             Room::Summaries => summaries,
             Room::Others => others,
-            Room::Digest => &[],
+            Room::Digest | Room::Saved => &[],
         }
     }
 
     fn width(self) -> usize {
-        if self == Room::Digest {
-            return DIGEST;
+        match self {
+            Room::Digest => return DIGEST,
+            Room::Saved => return SAVED,
+            Room::Summaries | Room::Others => {}
         }
         // A comma, two quotes and a colon.
         self.statistics().iter().map(|statistic| statistic.key.len() + 4 + NUMBER).sum()
@@ -108,7 +121,7 @@ impl Room {
         let is_there = |statistic: &&Statistic| match (self, stats) {
             (Room::Summaries, _) => true,
             (Room::Others, Some(stats)) => statistic.is_recorded_of(stats),
-            (Room::Others, None) | (Room::Digest, _) => false,
+            (Room::Others, None) | (Room::Digest | Room::Saved, _) => false,
         };
         for statistic in self.statistics().iter().filter(is_there) {
             push_statistic(statistic, stats, is_scalar, &mut object, &mut text);
@@ -116,6 +129,9 @@ impl Room {
         if let (Room::Digest, Some(digest)) = (self, numbers.and_then(|numbers| numbers.digest)) {
             object.known_key(key!("md5"), &mut text);
             push_text(&digest.to_string(), &mut text);
+        }
+        if let (Room::Saved, Some(saved)) = (self, numbers.and_then(|numbers| numbers.saved.as_ref())) {
+            push_saved(saved, &mut object, &mut text);
         }
         self.filled(text)
     }
@@ -125,6 +141,7 @@ impl Room {
         match self {
             Room::Summaries => true,
             Room::Digest => numbers.is_some_and(|numbers| numbers.digest.is_some()),
+            Room::Saved => numbers.is_some_and(|numbers| numbers.saved.is_some()),
             Room::Others => numbers.is_some_and(|numbers| numbers.stats.has_non_finite()),
         }
     }
@@ -188,4 +205,32 @@ pub(in crate::journal) fn has_room(text: &[u8]) -> bool {
     let (blocks, rest) = text.as_chunks::<64>();
     let has_tab = |bytes: &[u8]| bytes.iter().fold(false, |has, &byte| has | (byte == b'\t'));
     blocks.iter().any(|block| has_tab(block)) || has_tab(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use ulpscope_tensor::DType;
+
+    use super::*;
+    use crate::writer::SavedPart;
+
+    #[test]
+    fn the_longest_place_of_a_tensor_has_room() {
+        // 200 bytes of a name, all of which are escaped.
+        let longest = "\"".repeat(200);
+        let part = SavedPart {
+            offset: u64::MAX,
+            length: u64::MAX,
+            name: Some(longest.clone()),
+            dtype: Some(DType::F8E4M3FNUZ),
+            shape: None,
+        };
+        let file = "tensors-00000.safetensors".to_owned();
+        let alone = SavedTensor::alone(format!("{longest}.safetensors"));
+        for saved in [SavedTensor { file, part: Some(part) }, alone] {
+            let mut text = Vec::new();
+            push_saved(&saved, &mut ObjectText::reopened(), &mut text);
+            assert!(text.len() <= Room::Saved.width(), "{}", text.len());
+        }
+    }
 }

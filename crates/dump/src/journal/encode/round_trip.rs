@@ -239,7 +239,7 @@ proptest! {
         let extra = ",\"placements\":[1]";
         let saved = file.as_ref().map(|file| SavedTensor { file: file.clone(), part: part.clone() });
         TensorRest {
-            stats, ticket: None, has_late_digest: false, is_scalar, requires_grad, digest: digest.as_deref(),
+            stats, ticket: None, has_late_digest: false, has_late_file: false, is_scalar, requires_grad, digest: digest.as_deref(),
             saved: saved.as_ref(), is_blank,
             extra, is_recompute, source: source.as_deref(), elements: is_read.then_some(Elements::All(&elements)),
         }.close(&mut out);

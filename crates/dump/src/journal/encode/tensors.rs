@@ -47,6 +47,8 @@ pub struct TensorRest<'a> {
     pub digest: Option<&'a str>,
     /// Whether a digest arrives with the statistics.
     pub has_late_digest: bool,
+    /// Whether the place of its elements arrives with the statistics.
+    pub has_late_file: bool,
     /// Where its elements are saved.
     pub saved: Option<&'a SavedTensor>,
     /// Some of its elements, or all of them.
@@ -87,6 +89,9 @@ impl TensorRest<'_> {
         }
         if let Some(saved) = self.saved {
             push_saved(saved, &mut object, out);
+        }
+        if let Some(ticket) = self.ticket.filter(|_| self.has_late_file) {
+            Room::Saved.push_mark(ticket, out);
         }
         if let Some(elements) = self.elements {
             let (key, elements) = match elements {
@@ -146,7 +151,7 @@ pub fn add_shared_with(arguments: &[usize], object_text: &mut Vec<u8>) {
 }
 
 /// The file of a tensor, and its part of the file if that holds several.
-fn push_saved(saved: &SavedTensor, object: &mut ObjectText, out: &mut Vec<u8>) {
+pub(super) fn push_saved(saved: &SavedTensor, object: &mut ObjectText, out: &mut Vec<u8>) {
     push_maybe(key!("data_name"), Some(&saved.file), object, out);
     let Some(part) = &saved.part else { return };
     object.known_key(key!("data_at"), out);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use ulpscope_capture::{Sample, StepId};
+use ulpscope_capture::{Plan, Sample, StepId};
 use ulpscope_dump::journal::encode::{Elements, TensorHead, TensorRest};
-use ulpscope_kernels::{Threads, digest, read_once, stats};
+use ulpscope_kernels::{Digest, Stats, Threads, digest, read_once, stats};
 use ulpscope_tensor::View;
 
 use crate::capture::device::queue::Remote;
@@ -43,6 +43,17 @@ fn first_elements(view: &View<'_>, sample: Sample) -> Vec<f32> {
 /// Whether a tensor repeats its elements to so many bytes that only its statistics are computed.
 pub(in crate::capture) fn is_endless(view: &View<'_>) -> bool {
     view.packed_size() > ENDLESS && read_once(view).is_some()
+}
+
+/// The statistics of a tensor, its digest and its first elements, as far as the settings ask for them.
+pub(in crate::capture) fn measured(
+    plan: &Plan,
+    view: &View<'_>,
+) -> (Stats, Option<Digest>, Option<Vec<f32>>) {
+    let threads = if view.packed_size() >= HUGE { Threads::All } else { Threads::One };
+    let kind = plan.digest.filter(|_| !is_endless(view));
+    let elements = plan.sample.filter(|_| !is_endless(view)).map(|sample| first_elements(view, sample));
+    (stats(view, threads), kind.map(|kind| digest(view, kind)), elements)
 }
 
 /// The class of an ordinary tensor.
@@ -155,17 +166,23 @@ impl Describe<'_> {
         requires_grad: bool,
         out: &mut Vec<u8>,
     ) -> PyResult<bool> {
-        if self.file.is_some() {
-            return Ok(false);
-        }
-        let Some(remote) = self.recorder.queue(tensor, self.step)? else { return Ok(false) };
+        let remote = match self.file {
+            Some(stem) => self.recorder.queue_copy(tensor, self.step, stem)?,
+            None => self.recorder.queue(tensor, self.step)?,
+        };
+        let Some(remote) = remote else { return Ok(false) };
         let Remote { dtype, shape, ticket, has_digest } = remote;
         if !has_digest && self.recorder.recording.plan.digest.is_some() {
             self.recorder.locked(|state| state.note(NO_DIGEST.to_owned()));
         }
         let extra = self.placed(tensor, "")?;
         TensorHead { class: PLAIN_CLASS, dtype: &dtype, shape: &shape }.open(out);
-        let rest = TensorRest { ticket: Some(ticket), has_late_digest: has_digest, ..self.rest() };
+        let rest = TensorRest {
+            ticket: Some(ticket),
+            has_late_digest: has_digest,
+            has_late_file: self.file.is_some(),
+            ..self.rest()
+        };
         TensorRest { requires_grad, extra: &extra, ..rest }.close(out);
         Ok(true)
     }
@@ -198,12 +215,7 @@ impl Describe<'_> {
         let plan = &self.recorder.recording.plan;
         let kind = plan.digest;
         let sample = plan.sample;
-        let measure = |view: &View<'_>| {
-            let threads = if view.packed_size() >= HUGE { Threads::All } else { Threads::One };
-            let kind = kind.filter(|_| !is_endless(view));
-            let elements = sample.filter(|_| !is_endless(view)).map(|sample| first_elements(view, sample));
-            (stats(view, threads), kind.map(|kind| digest(view, kind)), elements)
-        };
+        let measure = |view: &View<'_>| measured(plan, view);
         let (dtype, is_scalar, found) = input.looked_at(|view| {
             let found = (view.packed_size() < LONG).then(|| measure(view));
             let dtype = dtype_name.unwrap_or(view.dtype().printed_name());

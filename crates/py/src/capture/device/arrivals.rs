@@ -12,9 +12,11 @@ use pyo3::types::PyList;
 use ulpscope_capture::Plan;
 use ulpscope_dump::journal::encode::{Numbers, Ticket};
 use ulpscope_dump::writer::LateNumbers;
+use ulpscope_gpu::process;
 use ulpscope_kernels::Stats;
 use ulpscope_tensor::{DType, NumberKind, Scalar};
 
+use crate::capture::device::copies::Copies;
 use crate::capture::device::gpu_arrivals::{GpuArrivals, GpuBatch};
 use crate::capture::device::poller::Poller;
 
@@ -40,6 +42,8 @@ pub(in crate::capture) struct Batch {
     pub(in crate::capture) tensors: Vec<Expected>,
     /// The front's object: `has_arrived`, `wait`, `numbers`.
     pub(in crate::capture) object: Py<PyAny>,
+    /// The NVIDIA GPU that measures them.
+    pub(in crate::capture) gpu: Option<i32>,
 }
 
 /// The batches whose numbers have not arrived, oldest first.
@@ -50,6 +54,8 @@ pub(in crate::capture) struct Arrivals {
     is_looked_at: AtomicBool,
     /// Those that our own kernel measures.
     pub(super) gpu: GpuArrivals,
+    /// Those that get files.
+    pub(in crate::capture) copies: Copies,
     poller: Mutex<Option<Poller>>,
 }
 
@@ -76,12 +82,13 @@ impl Arrivals {
         self.start_poller(plan);
     }
 
-    fn start_poller(self: &Arc<Self>, plan: &Plan) {
+    pub(super) fn start_poller(self: &Arc<Self>, plan: &Plan) {
         lock(&self.poller).get_or_insert_with(|| Poller::start(self, plan.flush_interval));
     }
 
     /// Writes the numbers that have arrived, without waiting. What interrupts the program (Ctrl-C) is returned.
     pub(super) fn look(&self, py: Python<'_>) -> PyResult<()> {
+        self.copies.write_arrived(py)?;
         match Looking::begin(&self.is_looked_at) {
             Some(_looking) => self.take_arrived(py, None),
             None => Ok(()),
@@ -112,9 +119,9 @@ impl Arrivals {
         py.detach(|| poller.map(Poller::stop));
     }
 
-    /// Whether a batch is waiting.
+    /// Whether nothing is waiting that asks Python.
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.waiting).is_empty()
+        lock(&self.waiting).is_empty() && self.copies.is_empty()
     }
 
     fn take_arrived(&self, py: Python<'_>, awaited: Option<&Arc<LateNumbers>>) -> PyResult<()> {
@@ -164,9 +171,14 @@ impl Batch {
     /// cannot be read or written stays without numbers, and is counted at the end of the step.
     fn write_arrived(&self, py: Python<'_>, waits: bool) -> PyResult<bool> {
         let object = self.object.bind(py);
-        let asked = match waits {
+        let ask = || match waits {
             true => object.call_method0(intern!(py, "wait")).map(|_| true),
             false => object.call_method0(intern!(py, "has_arrived")).and_then(|answer| answer.is_truthy()),
+        };
+        // Another thread of the program may be capturing a graph.
+        let asked = match self.gpu {
+            Some(number) => process::beside_graphs(number, ask),
+            None => ask(),
         };
         if let Ok(false) = asked {
             return Ok(false);
@@ -179,7 +191,7 @@ impl Batch {
         if let Ok(numbers) = numbers.and_then(|numbers| Ok(numbers.cast_into::<PyList>()?)) {
             for (expected, found) in self.tensors.iter().zip(numbers.iter()) {
                 if let Ok(stats) = expected.stats(&found) {
-                    let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest: None };
+                    let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest: None, saved: None };
                     // A journal that cannot be written to has been reported by its next line.
                     let _ = self.step.arrive(expected.ticket, numbers);
                 }

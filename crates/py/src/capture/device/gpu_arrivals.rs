@@ -123,7 +123,7 @@ impl GpuBatch {
     fn write(&self) {
         for (expected, found) in self.tensors.iter().zip(self.measurement.numbers()) {
             if let Some((stats, digest)) = found {
-                let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest };
+                let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest, saved: None };
                 // A journal that cannot be written to is reported by its next line.
                 let _ = self.step.arrive(expected.ticket, numbers);
             }

@@ -1,11 +1,13 @@
 //! NVIDIA GPUs: whether our own kernel can be used on each, and its launches.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
-use ulpscope_gpu::{Cache, Driver, Error, Gpu, GpuTensor};
+use ulpscope_capture::StepId;
+use ulpscope_gpu::{Cache, Error, Gpu, GpuTensor, process};
 
 use crate::capture::device::arrivals::{Expected, lock};
 use crate::capture::device::gpu_arrivals::GpuBatch;
@@ -13,7 +15,10 @@ use crate::capture::device::queue::Queued;
 use crate::capture::recorder::Recorder;
 use crate::input::{OnGpu, on_gpu};
 
-/// The GPUs that have been met, by torch's numbers.
+/// Launches in a row that may fail before a GPU is given up: each attempt takes time.
+const MAX_FAILURES: u32 = 16;
+
+/// The GPUs that a recording has met, by torch's numbers.
 #[derive(Default)]
 pub(in crate::capture) struct Gpus {
     known: Mutex<HashMap<i32, State>>,
@@ -21,9 +26,21 @@ pub(in crate::capture) struct Gpus {
 
 #[derive(Clone)]
 enum State {
-    Ready(Arc<Gpu>),
-    /// Why torch's operations are used instead.
-    Refused(Arc<str>),
+    Ready(Arc<Gpu>, Arc<AtomicU32>),
+    /// Torch's operations are used instead.
+    Refused(Arc<Refusal>),
+}
+
+/// Why a GPU is not used, and the last step whose ledger says so.
+struct Refusal {
+    why: String,
+    noted: Mutex<Option<StepId>>,
+}
+
+impl State {
+    fn refused(error: &Error) -> State {
+        State::Refused(Arc::new(Refusal { why: error.to_string(), noted: Mutex::new(None) }))
+    }
 }
 
 /// A tensor that our own kernel measures.
@@ -40,18 +57,21 @@ impl Place {
 
 impl Recorder {
     /// Where a tensor is, if our own kernel can measure it there.
-    pub(super) fn place_on_gpu(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Place>> {
+    pub(super) fn place_on_gpu(&self, tensor: &Bound<'_, PyAny>, step: StepId) -> PyResult<Option<Place>> {
         if !self.recording.plan.measures_by_kernel() || !self.torch.is_on_gpu(tensor)? {
             return Ok(None);
         }
         let Some(found) = on_gpu(tensor)?.filter(|found| found.tensor.is_measurable()) else {
             return Ok(None);
         };
-        let gpu = match self.gpu(tensor.py(), found.device)? {
+        let gpu = match self.gpu(tensor.py(), &found)? {
             None => return Ok(None),
-            Some(State::Ready(gpu)) => gpu,
-            Some(State::Refused(why)) => {
-                self.locked(|state| state.note_once(&refusal(found.device, &why)));
+            Some(State::Ready(gpu, _)) => gpu,
+            Some(State::Refused(refusal)) => {
+                // Once a step, and not for every tensor.
+                if lock(&refusal.noted).replace(step) != Some(step) {
+                    self.note_refusal(found.device, &refusal.why);
+                }
                 return Ok(None);
             }
         };
@@ -59,24 +79,22 @@ impl Recorder {
         Ok((!gpu.is_capturing(found.stream)).then_some(Place { found, gpu }))
     }
 
-    /// What is known of a GPU. The first time, it is prepared, which may take seconds; but not while a graph is captured.
-    fn gpu(&self, py: Python<'_>, number: i32) -> PyResult<Option<State>> {
+    /// What is known of a GPU. The first time in a process, it is prepared, which may take seconds; but not while a graph
+    /// is captured.
+    fn gpu(&self, py: Python<'_>, found: &OnGpu) -> PyResult<Option<State>> {
+        let number = found.device;
         if let Some(state) = lock(&self.gpus.known).get(&number) {
             return Ok(Some(state.clone()));
         }
-        let torch = py.import("torch")?;
-        if torch.getattr("cuda")?.call_method0("is_current_stream_capturing")?.is_truthy()? {
+        let stream = found.stream;
+        if py.detach(|| process::is_capturing(number, stream)) {
             return Ok(None);
         }
-        let torch: PathBuf = torch.getattr("__file__")?.extract()?;
+        let torch: PathBuf = py.import("torch")?.getattr("__file__")?.extract()?;
         let torch = torch.parent().map(PathBuf::from).unwrap_or_default();
-        let opened = py.detach(|| {
-            let driver = Arc::new(Driver::open()?);
-            Gpu::open(&driver, number, &torch, &Cache::of_user())
-        });
-        let state = match opened {
-            Ok(gpu) => State::Ready(gpu),
-            Err(error) => State::Refused(error.to_string().into()),
+        let state = match py.detach(|| process::prepared(number, &torch, &Cache::of_user())) {
+            Ok(gpu) => State::Ready(gpu, Arc::default()),
+            Err(error) => State::refused(&error),
         };
         // Another thread may have been faster.
         Ok(Some(lock(&self.gpus.known).entry(number).or_insert(state).clone()))
@@ -97,36 +115,59 @@ impl Recorder {
                     && queued.expected.has_digest == has_digest
             };
             let batch: Vec<(Queued, Place)> = queue.extract_if(.., is_same).collect();
-            let tensors: Vec<&GpuTensor> = batch.iter().map(|(_, place)| &place.found.tensor).collect();
-            let mut launched = gpu.measure(stream, &tensors, has_digest);
-            if let Err(Error::Full(_)) = launched {
-                self.arrivals.gpu.wait_for_all(py)?;
-                launched = gpu.measure(stream, &tensors, has_digest);
-            }
             let number = batch.first().map_or(0, |(_, place)| place.found.device);
-            let queued = batch.into_iter().map(|(queued, _)| queued);
-            match launched {
-                Ok(measurement) => {
+            let (mut queued, tensors): (VecDeque<Queued>, Vec<GpuTensor>) =
+                batch.into_iter().map(|(queued, place)| (queued, place.found.tensor)).unzip();
+            let mut has_waited = false;
+            while !queued.is_empty() {
+                let left: Vec<&GpuTensor> = tensors.iter().skip(tensors.len() - queued.len()).collect();
+                // A launch waits while the queue of the device is full. What the device does before may need the GIL.
+                let (measurement, error) = py.detach(|| gpu.measure(stream, &left, has_digest));
+                if !measurement.is_empty() {
                     // Its tensors may be freed: memory is used again in the order of the stream.
-                    let tensors: Vec<Expected> = queued.map(|queued| queued.expected).collect();
-                    let batch = GpuBatch { step, tensors, measurement };
+                    let launched = queued.drain(..measurement.len());
+                    let tensors: Vec<Expected> = launched.map(|queued| queued.expected).collect();
+                    let batch = GpuBatch { step: Arc::clone(&step), tensors, measurement };
                     self.arrivals.add_of_gpu(batch, &self.recording.plan);
                 }
-                Err(error) => {
-                    let why: Arc<str> = error.to_string().into();
-                    self.locked(|state| state.note_once(&refusal(number, &why)));
-                    if !matches!(error, Error::Full(_) | Error::Streams(_)) {
-                        lock(&self.gpus.known).insert(number, State::Refused(why));
+                match error {
+                    None => self.forgive(number),
+                    Some(Error::Full(_)) if !has_waited => {
+                        has_waited = true;
+                        self.arrivals.gpu.wait_for_all(py)?;
                     }
-                    refused.extend(queued);
+                    Some(error) => {
+                        self.note_refusal(number, &error.to_string());
+                        self.give_up(number, &gpu, &error);
+                        refused.extend(queued.drain(..));
+                    }
                 }
             }
         }
         Ok(refused)
     }
-}
 
-/// The ledger's note where our own kernel cannot be used.
-fn refusal(number: i32, why: &str) -> String {
-    format!("tensors on cuda:{number} were measured by operations of torch, which takes longer: {why}")
+    fn forgive(&self, number: i32) {
+        if let Some(State::Ready(_, failures)) = lock(&self.gpus.known).get(&number) {
+            failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// After an error, uses a GPU no more if it has failed, or if launches fail again and again.
+    fn give_up(&self, number: i32, gpu: &Gpu, error: &Error) {
+        let has_failed = gpu.check().is_err();
+        let mut known = lock(&self.gpus.known);
+        let Some(State::Ready(_, failures)) = known.get(&number) else { return };
+        if has_failed || failures.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_FAILURES {
+            known.insert(number, State::refused(error));
+        }
+    }
+
+    /// The ledger's note where our own kernel cannot be used.
+    fn note_refusal(&self, number: i32, why: &str) {
+        let note = format!(
+            "tensors on cuda:{number} were measured by operations of torch, which takes longer: {why}"
+        );
+        self.locked(|state| state.note_once(&note));
+    }
 }

@@ -8,10 +8,14 @@
 //! Tensors on NVIDIA GPUs are measured by one launch of our own kernel for all tensors of a dtype in a call (`gpus`,
 //! crates/gpu), others by operations of torch. Numbers of the kernel are written without the GIL, by the thread.
 //!
+//! Tensors that get files are copied, in the same order, and measured and written on the host when they have arrived
+//! (`copies`).
+//!
 //! The program never waits for numbers before its step is over. Later changes of a tensor do not matter: the device
 //! measures in the order in which it was asked.
 
 pub(super) mod arrivals;
+pub(super) mod copies;
 mod gpu_arrivals;
 pub(super) mod gpus;
 mod poller;

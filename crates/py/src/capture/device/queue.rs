@@ -18,8 +18,12 @@ use crate::capture::device::gpus::Place;
 use crate::capture::recorder::Recorder;
 use crate::input::Input;
 
-/// The ledger's note where a device could not measure its tensors.
-const ON_HOST: &str = "tensors were copied to be measured: their device lacks an operation for it";
+/// The ledger's notes where a device could not measure its tensors.
+const LACKING: &str = "tensors were copied to be measured: their device lacks an operation for it";
+const NO_MEMORY: &str = "tensors were copied to be measured: their device had no memory left for it";
+
+/// Torch's error for the second. Not every release has the class in the same place.
+const OUT_OF_MEMORY: &str = "OutOfMemoryError";
 
 /// A tensor that waits for the others of its call.
 pub(super) struct Queued {
@@ -57,7 +61,7 @@ impl Recorder {
         tensor: &Bound<'_, PyAny>,
         step: StepId,
     ) -> PyResult<Option<Remote>> {
-        let place = self.place_on_gpu(tensor)?;
+        let place = self.place_on_gpu(tensor, step)?;
         let (dtype, shape, has_digest) = match &place {
             Some(place) => {
                 let tensor = place.tensor();
@@ -122,12 +126,14 @@ impl Recorder {
         let tensors = PyList::new(py, batch.iter().map(|queued| &queued.tensor))?;
         match self.torch.front.bind(py).call_method1(intern!(py, "measure"), (tensors,)) {
             Ok(object) => {
+                let gpu = batch.first().map_or(Ok(None), |first| gpu_of(first.tensor.bind(py)))?;
                 let tensors = batch.into_iter().map(|queued| queued.expected).collect();
-                let batch = Batch { step, tensors, object: object.unbind() };
+                let batch = Batch { step, tensors, object: object.unbind(), gpu };
                 self.arrivals.add(py, batch, &self.recording.plan)?;
             }
             Err(error) if error.is_instance_of::<PyException>(py) => {
-                self.locked(|state| state.note_once(ON_HOST));
+                let is_memory = error.get_type(py).name()? == OUT_OF_MEMORY;
+                self.locked(|state| state.note_once(if is_memory { NO_MEMORY } else { LACKING }));
                 measure_on_host(py, &step, batch)?;
             }
             Err(error) => return Err(error),
@@ -143,11 +149,22 @@ fn measure_on_host(py: Python<'_>, step: &LateNumbers, batch: Vec<Queued>) -> Py
             let digest = expected.has_digest.then(|| digest(view, DigestKind::Mix64));
             (stats(view, Threads::One), digest)
         })?;
-        let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest };
+        let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest, saved: None };
         // A journal that cannot be written to is reported by its next line.
         let _ = step.arrive(expected.ticket, numbers);
     }
     Ok(())
+}
+
+/// The number of the NVIDIA GPU that a tensor is on.
+pub(super) fn gpu_of(tensor: &Bound<'_, PyAny>) -> PyResult<Option<i32>> {
+    let py = tensor.py();
+    if !tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
+        return Ok(None);
+    }
+    let device = tensor.getattr(intern!(py, "device"))?;
+    let index: Option<i32> = device.getattr(intern!(py, "index"))?.extract()?;
+    Ok(Some(index.unwrap_or(0)))
 }
 
 fn device_of<'py>(queued: &Queued, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

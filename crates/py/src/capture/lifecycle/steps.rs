@@ -47,8 +47,9 @@ impl Recorder {
         let removed = self.hooks.remove(py);
         let flushed = self.flush_gradients(py);
         self.is_collecting.store(false, Ordering::Relaxed);
+        let copied = self.arrivals.copies.write_all(py);
         let numbers = self.locked(|state| Arc::clone(&state.numbers));
-        let waited = self.wait_for_numbers(py, &numbers);
+        let waited = copied.and(self.wait_for_numbers(py, &numbers));
         self.arrivals.rest(py);
         let settled = self.locked(|state| state.settle(&self.recording.plan, false));
         let finished = self.make_dump(py, settled, false);
@@ -71,6 +72,8 @@ impl Recorder {
             return Ok(());
         }
         let flushed = self.flush_gradients(py);
+        // Files belong to the step that is current.
+        let copied = self.arrivals.copies.write_all(py);
         let is_wanted = next_folder.is_some();
         let unseen = if is_wanted { None } else { self.unseen_backwards(py) };
         let (mut over, forgotten) = self.locked(|state| {
@@ -93,7 +96,7 @@ impl Recorder {
             true => over.begin_files(&self.recording.plan),
             false => Ok(()),
         };
-        let waited = self.wait_for_numbers(py, &over.numbers);
+        let waited = copied.and(self.wait_for_numbers(py, &over.numbers));
         let settled = opened.and_then(|()| over.settle(&self.recording.plan, true));
         let finished = self.make_dump(py, settled, true);
         let ended = over.ended.clone();

@@ -1,0 +1,326 @@
+"""Everything between a tensor on an NVIDIA GPU and the journal, where there is no GPU.
+
+Tensors of the CPU pose as those of a GPU (``posing_gpu.py``). Nothing here says how a real one behaves: that
+is in ``test_cuda_kernel.py``, which needs one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import posing_gpu
+import pytest
+
+torch = pytest.importorskip("torch")
+if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    pytest.skip("needs torch 2.10, whose tensors give their address and stream", allow_module_level=True)
+if not posing_gpu.is_possible():
+    pytest.skip("needs g++", allow_module_level=True)
+
+HERE = Path(__file__).parent
+
+HEAD = f"""
+import json, os, signal, sys, threading, time
+sys.path.insert(0, {str(HERE)!r})
+import torch, ulpscope, posing_gpu
+folder = sys.argv[1]
+
+def numbers():
+    "The numbers of arguments in the journal so far."
+    path = folder + "/step0/rank/journal.jsonl"
+    lines = open(path, "rb").read().rstrip(b"\\0").splitlines()
+    calls = [json.loads(line).get("data", {{}}) for line in lines]
+    return [call["input_args"][0]["Max"] for call in calls if "input_args" in call]
+
+def soon(is_true):
+    last = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < last
+        time.sleep(0.005)
+
+"""
+
+
+def run(folder: Path, program: str, code: int = 0, timeout: float = 120) -> str:
+    command = [sys.executable, "-c", HEAD + textwrap.dedent(program), str(folder / "dump")]
+    environment = posing_gpu.environment(folder)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+def calls(folder: Path, name: str = "dump", step: int = 0) -> dict[str, Any]:
+    return json.loads((folder / name / f"step{step}" / "rank" / "dump.json").read_text())["data"]
+
+
+def ledger(folder: Path, step: int = 0) -> dict[str, Any]:
+    return json.loads((folder / "dump" / f"step{step}" / "rank" / "ledger.json").read_text())
+
+
+def test_numbers_and_digests_arrive_late_and_are_those_of_the_host(tmp_path):
+    program = """
+        gpu = posing_gpu.Gpu()
+        torch.manual_seed(0)
+        layers = torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)
+        model = torch.nn.Sequential(*layers)
+        x = torch.randn(5, 8)
+        def step():
+            model(x).square().mean().backward()
+            torch.matmul(x.t().to(torch.bfloat16), x.to(torch.bfloat16)) > 0
+        with ulpscope.capture(folder + "-host", model, digest="mix64", level="mix", device_statistics="host"):
+            step()
+        model.zero_grad()
+        assert gpu.count("launches") == 0
+        with ulpscope.capture(folder, model, digest="mix64", level="mix", flush_interval=0.01):
+            torch.sin(x)
+            soon(lambda: numbers() and numbers()[0] is not None)
+            gpu.pause(True)
+            torch.cos(x)
+            time.sleep(0.1)
+            assert numbers()[-1] is None
+            gpu.pause(False)
+            step()
+        assert gpu.count("launches") > 20
+        """
+    run(tmp_path, program)
+    found, expected = calls(tmp_path), calls(tmp_path, "dump-host")
+    assert (ledger(tmp_path)["unread"], ledger(tmp_path)["notes"]) == ({}, [])
+    assert list(found)[2:] == list(expected)
+    compared = 0
+    for name, call in expected.items():
+        for part in ("input_args", "output", "input", "grad"):
+            for one, other in zip(found[name].get(part) or [], call.get(part) or [], strict=True):
+                if isinstance(other, dict) and "Max" in other:
+                    assert one["md5"] == other["md5"], name
+                    assert (one["Max"], one["Min"]) == (other["Max"], other["Min"]), name
+                    assert one["Norm"] == pytest.approx(other["Norm"], rel=1e-12), name
+                    compared += 1
+    assert compared > 20
+
+
+def test_a_killed_run_has_the_numbers_that_had_arrived(tmp_path):
+    program = """
+        gpu = posing_gpu.Gpu()
+        x = torch.full((3,), 0.5)
+        run = ulpscope.capture(folder, flush_interval=0.01)
+        run.start()
+        y = torch.sin(x)
+        soon(lambda: numbers() == [0.5])
+        gpu.pause(True)
+        torch.cos(y)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    run(tmp_path, program, code=-signal.SIGKILL)
+    command = [sys.executable, "-m", "ulpscope", "ls", str(tmp_path / "dump"), "--json"]
+    listed = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    assert listed.returncode == 0, listed.stderr
+    assert "numbers of 2 tensors had not arrived" in listed.stdout + listed.stderr
+    lines = (tmp_path / "dump" / "step0" / "rank" / "journal.jsonl").read_bytes().rstrip(b"\0").splitlines()
+    items = [json.loads(line).get("data", {}) for line in lines]
+    outputs = [data["output"][0]["Max"] for data in items if "output" in data]
+    assert outputs == [pytest.approx(math.sin(0.5)), None]
+
+
+def test_streams_have_orders_of_their_own(tmp_path):
+    program = """
+        gpu = posing_gpu.Gpu()
+        tensors = [torch.full((3000,), float(number)) for number in range(60)]
+        with ulpscope.capture(folder, flush_interval=0.01):
+            for number in range(40):
+                gpu.use_stream(64 * number)
+                torch.sin(tensors[number])
+            soon(lambda: len(numbers()) == 40 and None not in numbers())
+            gpu.pause(True, stream=64)
+            for number in range(40, 60):
+                gpu.use_stream(64 * (number % 2))
+                torch.sin(tensors[number])
+            soon(lambda: numbers()[40::2] == [float(number) for number in range(40, 60, 2)])
+            assert numbers()[41::2] == [None] * 10
+            gpu.pause(False, stream=64)
+        """
+    run(tmp_path, program)
+    found = [call["input_args"][0] for name, call in calls(tmp_path).items() if "sin" in name]
+    assert [item["Max"] for item in found] == list(range(60))
+    assert [item["Mean"] for item in found] == list(range(60))
+    assert (ledger(tmp_path)["unread"], ledger(tmp_path)["notes"]) == ({}, [])
+
+
+def test_when_all_slots_are_taken_the_program_waits_and_nothing_is_lost(tmp_path):
+    # More than the 64 times 4,096 tensors that can be measured at a time, and many in one call.
+    program = """
+        gpu = posing_gpu.Gpu()
+        tensors = [torch.full((2,), float(number)) for number in range(4000)]
+        def go_on():
+            time.sleep(1)
+            last = -1
+            while last != gpu.count("launches"):
+                last = gpu.count("launches")
+                time.sleep(1)
+            gpu.pause(False)
+        with ulpscope.capture(folder, stacks=False):
+            torch.sin(tensors[0])
+            gpu.pause(True)
+            thread = threading.Thread(target=go_on)
+            thread.start()
+            for _ in range(70):
+                torch.broadcast_tensors(*tensors)
+            thread.join()
+        """
+    run(tmp_path, program, timeout=300)
+    assert (ledger(tmp_path)["unread"], ledger(tmp_path)["notes"]) == ({}, [])
+    last = list(calls(tmp_path).values())[-1]
+    assert [item["Max"] for item in last["output"]] == list(range(4000))
+
+
+def test_a_launch_that_fails_is_measured_by_torch_and_the_next_by_the_kernel(tmp_path):
+    program = """
+        gpu = posing_gpu.Gpu()
+        x = torch.ones(5)
+        with ulpscope.capture(folder) as run:
+            torch.sin(x)
+            gpu.fail("cuLaunchKernel")
+            torch.sin(x)
+            gpu.fail("")
+            before = gpu.count("launches")
+            torch.sin(x)
+            assert gpu.count("launches") == before + 2
+            run.step()
+            # It fails again and again: no more is asked of it.
+            gpu.fail("cuLaunchKernel")
+            for _ in range(20):
+                torch.sin(x)
+            gpu.fail("")
+            before = gpu.calls("cuLaunchKernel")
+            torch.sin(x)
+            run.step()
+            torch.sin(x)
+            assert gpu.calls("cuLaunchKernel") == before
+        with ulpscope.capture(folder + "-next"):
+            torch.sin(x)
+        assert gpu.calls("cuLaunchKernel") > before
+        """
+    run(tmp_path, program)
+    for step in range(3):
+        found = [call["input_args"][0]["Max"] for call in calls(tmp_path, step=step).values()]
+        assert found == [1.0] * len(found)
+        (note,) = ledger(tmp_path, step)["notes"]
+        assert "operations of torch" in str(note)
+        assert "cuLaunchKernel" in str(note)
+
+
+def test_a_gpu_with_wrong_numbers_is_not_used(tmp_path):
+    program = """
+        gpu = posing_gpu.Gpu()
+        gpu.spoil()
+        x = torch.ones(5)
+        with ulpscope.capture(folder):
+            torch.sin(x)
+            launches = gpu.count("launches")
+            torch.sin(x)
+            assert gpu.count("launches") == launches
+        """
+    run(tmp_path, program)
+    assert [call["input_args"][0]["Max"] for call in calls(tmp_path).values()] == [1.0] * 2
+    (note,) = ledger(tmp_path)["notes"]
+    assert "failed its self-check" in str(note)
+
+
+def test_a_gpu_is_prepared_once_and_without_waiting_for_its_work(tmp_path):
+    program = """
+        gpu = posing_gpu.Gpu()
+        for number in range(3):
+            with ulpscope.capture(f"{folder}{number}"):
+                torch.sin(torch.ones(5))
+        assert gpu.calls("cuModuleLoadData") == 1
+        assert gpu.calls("cuMemFree_v2") + gpu.calls("cuMemFreeHost") == 0
+        """
+    run(tmp_path, program)
+
+
+def test_a_launch_that_waits_for_the_device_does_not_hold_up_other_threads(tmp_path):
+    program = """
+        gpu = posing_gpu.Gpu()
+        x = torch.ones(5)
+        with ulpscope.capture(folder):
+            torch.sin(x)
+            soon(lambda: None not in numbers())
+            gpu.limit_queue(4)
+            gpu.pause(True)
+            def needed_by_the_device():
+                # As a callback on the host would: Python code, which needs the GIL.
+                sum(range(1000))
+                gpu.pause(False)
+            threading.Timer(0.5, needed_by_the_device).start()
+            for _ in range(20):
+                torch.sin(x)
+        """
+    run(tmp_path, program, timeout=60)
+    assert len(calls(tmp_path)) == 21
+
+
+def test_a_graph_that_is_captured_by_another_thread_is_left_alone(tmp_path):
+    # Questions about events end such a capture, unless the thread that asks is in the relaxed mode.
+    program = """
+        gpu = posing_gpu.Gpu()
+        from ulpscope._capture.values import device_statistics
+        modes, is_done = set(), False
+        class Event:
+            def query(self):
+                modes.add((threading.current_thread() is threading.main_thread(), gpu.mode()))
+                return is_done
+            synchronize = query
+        device_statistics._recorded_event = lambda device: Event()
+        x = torch.ones(5)
+        with ulpscope.capture(folder, device_statistics="torch", flush_interval=0.01):
+            for _ in range(70):
+                torch.sin(x)
+            soon(lambda: (False, 2) in modes)
+            is_done = True
+        assert modes == {(True, 2), (False, 2)}, modes
+        assert gpu.mode() == 0
+        """
+    run(tmp_path, program)
+
+
+def test_nothing_is_launched_while_a_graph_is_captured(tmp_path):
+    program = """
+        gpu = posing_gpu.Gpu()
+        x = torch.ones(5)
+        with ulpscope.capture(folder):
+            gpu.capture(True)
+            torch.sin(x)
+            assert gpu.calls("cuModuleLoadData") == 0
+            gpu.capture(False)
+            torch.sin(x)
+            launches = gpu.count("launches")
+            gpu.capture(True)
+            torch.sin(x)
+            assert gpu.count("launches") == launches
+            gpu.capture(False)
+        assert gpu.count("unsafe") == 0
+        """
+    run(tmp_path, program)
+
+
+def test_a_freed_tensor_is_not_read(tmp_path):
+    program = """
+        gpu = posing_gpu.Gpu()
+        base = torch.ones(200_000)
+        part = base[100_000:]
+        base.untyped_storage().resize_(0)
+        with ulpscope.capture(folder):
+            torch.sin(torch.ones(3))
+            launches = gpu.count("launches")
+            torch.atleast_1d(part)
+            assert gpu.count("launches") == launches
+        """
+    run(tmp_path, program)
+    assert ledger(tmp_path)["unread"] == {"its memory was freed": 2}
