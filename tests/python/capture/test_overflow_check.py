@@ -392,20 +392,6 @@ def test_an_overflow_that_the_loss_scaler_does_not_see_counts(tmp_path: Path) ->
             scaler.update()
 
 
-def test_results_on_a_device_are_checked_there(tmp_path: Path) -> None:
-    """With ``device_statistics="torch"`` tensors of the host take the way of those of a device."""
-    x = torch.full((3,), 3e38)
-
-    def run() -> None:
-        y = x * 0.5
-        for _ in range(3):
-            y = y * 3
-
-    found = Checked(tmp_path, run, device_statistics="torch")
-    assert [one.call for one in found.overflows] == ["Tensor.__mul__.1.forward"]
-    assert any("Tensor.__mul__.1.forward is the first call" in note for note in found.notes)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

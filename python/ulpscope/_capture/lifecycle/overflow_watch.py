@@ -49,6 +49,10 @@ class Overflow:
     """Its name in the dump: ``Torch.div.0.forward``."""
     counted: bool
     """False if a loss scaler skips the step for it."""
+    written: bool = True
+    """False if it ran on a device, which showed it when the call had returned: its tensors were not kept."""
+    stack: tuple[str, ...] = ()
+    """The frames of such a call, innermost first; those of the others are in the dump."""
 
 
 class OverflowWatch:
@@ -65,14 +69,17 @@ class OverflowWatch:
         self.is_done = False
         # Whether a loss scaler decides about the overflows of the backward pass.
         self.is_scaled = False
-        # Whether the scaler multiplies the loss right now.
-        self.is_scaling = False
 
-    def overflowed(self, call: str, kind: str) -> bool:
-        """Counts a call; returns whether the check is over. Raises if the run is to end."""
+    def overflowed(self, call: str, kind: str, is_scaling: bool, frames: str | None) -> bool:
+        """Counts a call; returns whether the check is over. Raises if the run is to end.
+
+        ``is_scaling``: a loss scaler multiplied the loss with it. ``frames``: the stack of a call on a
+        device, as a list in JSON.
+        """
         step, _ = self._folder()
-        overflow = Overflow(step, ranks.current_rank() or 0, call, True)
-        if self.is_scaled and kind == "born" and (self.is_scaling or _is_backward(call)):
+        stack = () if frames is None else tuple(json.loads(frames))
+        overflow = Overflow(step, ranks.current_rank() or 0, call, True, frames is None, stack)
+        if self.is_scaled and kind == "born" and (is_scaling or _is_backward(call)):
             self._held.append(overflow)
         else:
             self._add(overflow)
@@ -129,6 +136,15 @@ class OverflowWatch:
             _log.info("overflow_check: no call returned NaN or infinity that its inputs do not have")
             return
         first, skipped = self.found[0], sum(not one.counted for one in self.found)
+        unwritten = sum(not one.written for one in self.found)
+        if unwritten:
+            _log.warning(
+                "overflow_check: %d calls ran on a device and were found after they had returned: their "
+                "tensors were not written, their stacks are in %s. To have the tensors, run again with "
+                "device_statistics='host' (slower)",
+                unwritten,
+                self._file(first.rank),
+            )
         _log.warning(
             "overflow_check: %d calls returned NaN or infinity that their inputs do not have (%d of them in "
             "steps that the loss scaler skipped); the first is %s in step %d: see ulpscope overflow %s",
@@ -155,6 +171,8 @@ class OverflowWatch:
     def _write(self, overflow: Overflow, ended: str | None = None) -> None:
         self.found.append(overflow)
         line = dataclasses.asdict(overflow) | ({"ended": ended} if ended else {})
+        if overflow.written:
+            del line["stack"]
         with self._file(overflow.rank).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -195,14 +213,18 @@ class LossScaling:
         def scale_noted(scaler: Any, outputs: Any) -> Any:
             if not scaler.is_enabled():
                 return scale(scaler, outputs)
-            self._watch.is_scaled = self._watch.is_scaling = True
+            self._watch.is_scaled = True
+            self._recorder.set_scaling(True)
             try:
                 return scale(scaler, outputs)
             finally:
-                self._watch.is_scaling = False
+                self._recorder.set_scaling(False)
 
         def update_noted(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             skips = self._watch.is_scaled and _found_inf(scaler)
+            if self._watch.is_scaled:
+                # What overflowed on a device belongs to this decision. The scaler has waited for it, too.
+                self._recorder.judge_devices()
             result = update(scaler, *args, **kwargs)
             if self._watch.is_scaled:
                 note = self._watch.scaler_decided(skips)

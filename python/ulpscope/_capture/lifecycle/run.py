@@ -237,13 +237,7 @@ class Run(InstalledRun):
             return None
         try:
             self._watch.write_would_overflow(self._recorder.take_would_overflow())
-            first = self._recorder.first_bad_on_device()
-            if first is not None:
-                self._recorder.note(
-                    f"overflow: {first} is the first call with NaN or infinity in a result on a device; "
-                    "its tensors were not kept"
-                )
-                self._watch.overflowed(first, "born")
+            self._recorder.judge_devices()
             self._watch.look_at_other_ranks()
         except OverflowLimitError as error:
             return error

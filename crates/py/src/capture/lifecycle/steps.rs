@@ -48,7 +48,8 @@ impl Recorder {
         let flushed = self.flush_gradients(py);
         self.is_collecting.store(false, Ordering::Relaxed);
         let numbers = self.locked(|state| Arc::clone(&state.numbers));
-        let waited = self.wait_for_numbers(py, &numbers);
+        let judged = self.judge_all(py);
+        let waited = self.wait_for_numbers(py, &numbers).and(judged);
         self.arrivals.rest(py);
         let settled = self.locked(|state| state.settle(&self.recording.plan, false));
         let finished = self.make_dump(py, settled, false);

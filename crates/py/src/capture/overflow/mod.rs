@@ -4,6 +4,8 @@
 //! a call ──► results in range? ──► yes: counted, hooks on its nodes ──► gradients in range? ── …
 //!                              └─► no: inputs in range? ──► born, inherited, saturated ──► written in full
 //! ```
+//! Values on other devices are judged when their numbers have arrived (`devices.rs`).
+//!
 //! A call in range costs one pass over its results. Its name is made, and its stack read, only if it is written.
 
 mod backward;
@@ -41,8 +43,8 @@ pub(in crate::capture) struct OverflowMemory {
     in_range: Mutex<HashMap<usize, (Py<PyAny>, u64)>>,
     /// The stack of a call at an instruction.
     callers: Mutex<Callers>,
-    /// Calls whose results are on other devices.
-    devices: devices::DeviceChecks,
+    /// Values on other devices.
+    pub(in crate::capture) devices: devices::DeviceChecks,
     /// Whether the wanted number of overflows was found, and nothing more is checked.
     is_done: AtomicBool,
     /// The error that ends the run, until it can be raised.
@@ -70,6 +72,16 @@ impl OverflowMemory {
         }
     }
 
+    /// Takes the error that ends the run.
+    fn take_ending(&self) -> Option<PyErr> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether the wanted number of overflows was found.
+    fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Relaxed)
+    }
+
     fn node_types(&self) -> MutexGuard<'_, HashMap<usize, (Py<PyType>, bool)>> {
         self.node_types.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,19 +98,26 @@ impl OverflowMemory {
 impl Recorder {
     /// Raises the error that ends the run, if the check has found enough.
     pub(in crate::capture) fn end_run(&self) -> PyResult<()> {
-        let ending = self.overflow.ending.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ending.map_or(Ok(()), Err)
+        if self.overflow.is_done() { self.overflow.take_ending().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
     /// Whether calls are checked: not after the wanted number of overflows.
     fn is_checking(&self) -> bool {
-        self.is_collecting() && !self.overflow.is_done.load(Ordering::Relaxed)
+        self.is_collecting() && !self.overflow.is_done()
     }
 
     /// Reports an overflow to the front, which may end the check. Returns the error that ends the run, if it does.
-    fn tell_overflow(&self, py: Python<'_>, overflow: Overflow, call: &str) -> PyResult<Option<PyErr>> {
+    /// `frames` is the stack of a call that could not be written.
+    fn tell_overflow(
+        &self,
+        py: Python<'_>,
+        overflow: Overflow,
+        call: &str,
+        is_scaling: bool,
+        frames: Option<&str>,
+    ) -> PyResult<Option<PyErr>> {
         let front = self.torch.front.bind(py);
-        let told = front.call_method1(intern!(py, "overflowed"), (call, overflow.name()));
+        let told = front.call_method1(intern!(py, "overflowed"), (call, overflow.name(), is_scaling, frames));
         match told.and_then(|is_done| is_done.is_truthy()) {
             Ok(is_done) => {
                 self.overflow.is_done.store(is_done, Ordering::Relaxed);
