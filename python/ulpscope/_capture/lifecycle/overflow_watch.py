@@ -49,9 +49,9 @@ class Overflow:
     """Its name in the dump: ``Torch.div.0.forward``."""
     counted: bool
     """False if a loss scaler skips the step for it."""
-    written: bool = True
+    written: bool
     """False if it ran on a device, which showed it when the call had returned: its tensors were not kept."""
-    stack: tuple[str, ...] = ()
+    stack: tuple[str, ...]
     """The frames of such a call, innermost first; those of the others are in the dump."""
 
 
