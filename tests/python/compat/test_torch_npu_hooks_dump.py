@@ -221,6 +221,30 @@ def test_an_overflow_is_named_and_saved(statement: str, name: str, tmp_path: Pat
     assert name.split("_")[1] in shown.stdout
 
 
+SCALED = """
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.0)
+hidden = torch.zeros(1, requires_grad=True)
+def step(scale, hidden):
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    scaler.scale(model(torch.full((1, 2), 64.0)).abs().sum() + hidden).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+step(2.0**127, 100.0)
+"""
+
+
+def test_an_overflow_that_the_loss_scaler_skips_is_expected(tmp_path: Path) -> None:
+    ended = run(OVERFLOW + SCALED, tmp_path)
+    assert "in a step that the loss scaler skips: expected" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+    unseen = OVERFLOW + SCALED + "step(2.0, torch.sqrt(hidden).sum())\n"
+    error = run(unseen, tmp_path, code=1).stderr
+    assert "ValueError: [check overflow]: module name :'Torch_sqrt_backward' is overflow" in error
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_sample_is_small() -> None:
     """Of large tensors 13 numbers are written, whatever their size."""
     sizes = {}

@@ -13,11 +13,11 @@ import csv
 import dataclasses
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ulpscope._capture.lifecycle import ranks
+from ulpscope._capture.lifecycle.overflow_files import OverflowFiles
 from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
 
@@ -25,9 +25,6 @@ _log = logging.getLogger("ulpscope")
 
 WOULD_OVERFLOW_CSV = "would_overflow.csv"
 """The file of a step with the calls whose values the dtype of ``would_overflow`` would lose."""
-
-# A line is short; a file of another program with this name is not read on.
-_MAX_BYTES = 1 << 24
 
 
 class OverflowLimitError(ValueError):
@@ -64,7 +61,7 @@ class OverflowWatch:
         self._folder = folder
         self._count = 0
         self._held: list[Overflow] = []
-        self._earlier = dict(self._ended_ranks())
+        self._files = OverflowFiles(settings.dump_path)
         self.found: list[Overflow] = []
         self.is_done = False
         # Whether a loss scaler decides about the overflows of the backward pass.
@@ -85,9 +82,28 @@ class OverflowWatch:
             self._add(overflow)
         return self.is_done
 
-    def scaler_decided(self, skips: bool) -> str | None:
-        """Counts the overflows that waited for the loss scaler, unless it skips the step; returns a note."""
-        held, self._held, self.is_scaled = self._held, [], False
+    def set_scaling(self, is_scaling: bool) -> None:
+        """A loss scaler multiplies the loss, or has done so."""
+        self._recorder.set_scaling(is_scaling)
+
+    def scaler_decided(self, skips: bool) -> None:
+        """Counts the overflows that waited for the loss scaler, unless it skips the step."""
+        # What overflowed on a device belongs to this decision. The scaler has waited for it, too.
+        try:
+            self._recorder.judge_devices()
+        finally:
+            self.is_scaled = False
+        note = self._decided(skips)
+        if note is not None:
+            self._recorder.note(note)
+
+    def watch(self, recorder: Recorder) -> None:
+        """Sets the recorder that reports."""
+        self._recorder = recorder
+
+    def _decided(self, skips: bool) -> str | None:
+        """Counts what was held; returns a note."""
+        held, self._held = self._held, []
         if not skips:
             for overflow in held:
                 self._add(overflow)
@@ -105,13 +121,12 @@ class OverflowWatch:
         """Raises if another rank has reached the number, and that ends the run."""
         if self.is_done or not ranks.is_one_of_several():
             return
-        own = self._file(ranks.current_rank() or 0)
-        for file, ended in self._ended_ranks():
-            if file != own and self._earlier.get(file) != ended:
-                self.is_done = True
-                _log.warning("overflow_check: %s", ended)
-                if self._settings.on_overflow == "raise":
-                    raise OverflowLimitError(ended)
+        ended = self._files.ended_elsewhere()
+        if ended is not None:
+            self.is_done = True
+            _log.warning("overflow_check: %s", ended)
+            if self._settings.on_overflow == "raise":
+                raise OverflowLimitError(ended)
 
     def write_would_overflow(self, rows: list[tuple[str, int, int, int]]) -> None:
         """Writes the calls of a step whose values would be lost."""
@@ -143,7 +158,7 @@ class OverflowWatch:
                 "tensors were not written, their stacks are in %s. To have the tensors, run again with "
                 "device_statistics='host' (slower)",
                 unwritten,
-                self._file(first.rank),
+                self._files.file(first.rank),
             )
         _log.warning(
             "overflow_check: %d calls returned NaN or infinity that their inputs do not have (%d of them in "
@@ -173,73 +188,8 @@ class OverflowWatch:
         line = dataclasses.asdict(overflow) | ({"ended": ended} if ended else {})
         if overflow.written:
             del line["stack"]
-        with self._file(overflow.rank).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def _file(self, rank: int) -> Path:
-        return self._settings.dump_path / f"overflow_rank{rank}.jsonl"
-
-    def _ended_ranks(self) -> Iterator[tuple[Path, str]]:
-        """The files of ranks that have ended, with their message."""
-        for file in sorted(self._settings.dump_path.glob("overflow_rank*.jsonl")):
-            try:
-                with file.open(encoding="utf-8") as lines:
-                    text = lines.read(_MAX_BYTES)
-                found = [json.loads(line) for line in text.splitlines() if '"ended"' in line]
-            except (OSError, ValueError):
-                continue
-            if found and isinstance(found[-1], dict):
-                yield file, f"{found[-1].get('ended')} (rank {found[-1].get('rank')})"
+        self._files.append(overflow.rank, line)
 
 
 def _is_backward(call: str) -> bool:
     return call.endswith(".backward") or ".backward." in call
-
-
-class LossScaling:
-    """Asks torch's GradScaler whether it skips a step."""
-
-    def __init__(self, watch: OverflowWatch, recorder: Recorder) -> None:
-        self._watch = watch
-        self._recorder = recorder
-
-    def add(self, patches: Any) -> None:
-        """Wraps ``scale`` and ``update`` of the class."""
-        import torch
-
-        kind = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
-        scale, update = kind.scale, kind.update
-
-        def scale_noted(scaler: Any, outputs: Any) -> Any:
-            if not scaler.is_enabled():
-                return scale(scaler, outputs)
-            self._watch.is_scaled = True
-            self._recorder.set_scaling(True)
-            try:
-                return scale(scaler, outputs)
-            finally:
-                self._recorder.set_scaling(False)
-
-        def update_noted(scaler: Any, *args: Any, **kwargs: Any) -> Any:
-            skips = self._watch.is_scaled and _found_inf(scaler)
-            if self._watch.is_scaled:
-                # What overflowed on a device belongs to this decision. The scaler has waited for it, too.
-                self._recorder.judge_devices()
-            result = update(scaler, *args, **kwargs)
-            if self._watch.is_scaled:
-                note = self._watch.scaler_decided(skips)
-                if note is not None:
-                    self._recorder.note(note)
-            return result
-
-        patches.add(kind, "scale", scale_noted)
-        patches.add(kind, "update", update_noted)
-
-
-def _found_inf(scaler: Any) -> bool:
-    """Whether the scaler has found NaN or infinity in gradients since its last update."""
-    import torch
-
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        states = scaler._per_optimizer_states.values()
-        return any(bool(found.item()) for state in states for found in state["found_inf_per_device"].values())

@@ -23,8 +23,8 @@ from ulpscope._capture.lifecycle.forks import Owner
 from ulpscope._capture.lifecycle.front import Front
 from ulpscope._capture.lifecycle.installation import Installation
 from ulpscope._capture.lifecycle.installed_run import InstalledRun
+from ulpscope._capture.lifecycle.loss_scaling import LossScaling
 from ulpscope._capture.lifecycle.overflow_watch import (
-    LossScaling,
     Overflow,
     OverflowLimitError,
     OverflowWatch,
@@ -55,7 +55,10 @@ class Run(InstalledRun):
         self._reported: set[str] = set()
         self._watch = OverflowWatch(settings, self._where) if settings.task == "overflow_check" else None
         self._recorder = Recorder(Front(self._selection, self._reported, self._watch), settings)
-        scaling = None if self._watch is None else LossScaling(self._watch, self._recorder)
+        scaling = None
+        if self._watch is not None:
+            self._watch.watch(self._recorder)
+            scaling = LossScaling(self._watch)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
         super().__init__(
             Installation(settings, self._selection, self._recorder, self._joined_group, self._jitter, scaling)
