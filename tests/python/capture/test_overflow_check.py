@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -390,6 +392,38 @@ def test_an_overflow_that_the_loss_scaler_does_not_see_counts(tmp_path: Path) ->
         assert capture.overflows == []
         with pytest.raises(ulpscope.OverflowLimitError):
             scaler.update()
+
+
+def test_the_flag_of_an_npu_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a chip that saturates, results do not show an overflow. The stand-in's flag is set by the test."""
+    calls: list[str] = []
+    is_set = [True]
+
+    def check() -> bool:
+        calls.append("check")
+        return is_set[0]
+
+    def clear() -> None:
+        calls.append("clear")
+        is_set[0] = False
+
+    torch_npu = SimpleNamespace(_C=SimpleNamespace(_check_overflow_npu=check, _clear_overflow_npu=clear))
+    monkeypatch.setitem(sys.modules, "torch_npu", torch_npu)
+    x = torch.ones(2, requires_grad=True)
+
+    def run() -> None:
+        y = torch.relu(x)
+        is_set[0] = True
+        y = torch.tanh(y)
+        total = torch.sum(y)
+        y.register_hook(lambda gradient: is_set.__setitem__(0, True))
+        total.backward()
+
+    found = Checked(tmp_path, run)
+    assert [one.call for one in found.overflows] == ["Torch.tanh.0.forward", "Torch.tanh.0.backward"]
+    assert found.names == ["Torch.tanh.0.forward", "Torch.tanh.0.backward"]
+    # What was set before the check is not for its first call.
+    assert calls[:2] == ["clear", "check"]
 
 
 @pytest.mark.parametrize(

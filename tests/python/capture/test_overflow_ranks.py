@@ -80,6 +80,9 @@ def test_all_ranks_end_when_one_has_enough(tmp_path: Path) -> None:
         (1, 1, "Tensor.__mul__.0.forward"),
     ]
     assert not (tmp_path / "dump" / "overflow_rank0.jsonl").exists()
+    merged = "over all ranks, the first overflow is in step 0: Tensor.__mul__.0.forward (rank 1)"
+    assert merged in error_1
+    assert merged in error_0
     # The first over all ranks and steps, from the dump.
     command = [sys.executable, "-m", "ulpscope", "overflow", str(tmp_path / "dump"), "--json"]
     shown = subprocess.run(command, capture_output=True, text=True)

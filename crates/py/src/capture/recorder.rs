@@ -71,6 +71,7 @@ impl Recorder {
     #[new]
     fn new(py: Python<'_>, front: Py<PyAny>, settings: &Bound<'_, PyAny>) -> PyResult<Recorder> {
         let plan = plan_of(settings, &front.bind(py).getattr("wants_call")?)?;
+        let has_flag = plan.checks_overflow() && front.bind(py).getattr("has_overflow_flag")?.is_truthy()?;
         Ok(Recorder {
             torch: Torch::new(py, front)?,
             flow: Flow::default(),
@@ -82,7 +83,7 @@ impl Recorder {
             hooks: Hooks::default(),
             started: StartedBackwards::default(),
             arrivals: Arc::default(),
-            overflow: OverflowMemory::new(&plan),
+            overflow: OverflowMemory::new(&plan, has_flag),
             recording: Recording::new(plan),
             gpus: Gpus::default(),
             told: Mutex::default(),

@@ -34,6 +34,8 @@ class Front:
         self.call_open = inner_calls.call_open
         if watch is not None:
             self.overflowed = watch.overflowed
+            self.has_overflow_flag = watch.has_flag
+            self.take_overflow_flag = watch.take_flag
             self.measure_range = measure_range
 
     def warn(self, message: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ulpscope._capture.lifecycle import ranks
 from ulpscope._capture.lifecycle.overflow_files import OverflowFiles
+from ulpscope._capture.npu_overflow_flag import overflow_flag
 from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
 
@@ -62,6 +63,8 @@ class OverflowWatch:
         self._count = 0
         self._held: list[Overflow] = []
         self._files = OverflowFiles(settings.dump_path)
+        self._flag = overflow_flag()
+        self.has_flag = self._flag is not None
         self.found: list[Overflow] = []
         self.is_done = False
         # Whether a loss scaler decides about the overflows of the backward pass.
@@ -81,6 +84,18 @@ class OverflowWatch:
         else:
             self._add(overflow)
         return self.is_done
+
+    def take_flag(self) -> bool:
+        """Whether a calculation has set the overflow flag of an NPU since the last time; clears it."""
+        is_set = self._flag is not None and self._flag.is_set()
+        if is_set:
+            self.clear_flag()
+        return is_set
+
+    def clear_flag(self) -> None:
+        """Clears the flag: what overflowed so far is not for the next call."""
+        if self._flag is not None:
+            self._flag.clear()
 
     def set_scaling(self, is_scaling: bool) -> None:
         """A loss scaler multiplies the loss, or has done so."""
@@ -147,6 +162,7 @@ class OverflowWatch:
         """Logs what was found, at the end."""
         if self._held:
             _log.warning("overflow_check: the loss scaler did not decide about %d overflows", len(self._held))
+        self._report_all_ranks()
         if not self.found:
             _log.info("overflow_check: no call returned NaN or infinity that its inputs do not have")
             return
@@ -169,6 +185,23 @@ class OverflowWatch:
             first.step,
             self._settings.dump_path,
         )
+
+    def _report_all_ranks(self) -> None:
+        """Logs the first step with an overflow on any rank, as far as the ranks have written."""
+        if not ranks.is_one_of_several():
+            return
+        lines = [line for line in self._files.lines() if isinstance(line.get("step"), int)]
+        earliest = min((line["step"] for line in lines), default=None)
+        firsts: dict[int, str] = {}
+        for line in lines:
+            if line["step"] == earliest:
+                firsts.setdefault(int(line.get("rank", 0)), str(line.get("call")))
+        if firsts:
+            _log.warning(
+                "overflow_check: over all ranks, the first overflow is in step %d: %s",
+                earliest,
+                ", ".join(f"{call} (rank {rank})" for rank, call in sorted(firsts.items())),
+            )
 
     def _add(self, overflow: Overflow) -> None:
         self._count += 1

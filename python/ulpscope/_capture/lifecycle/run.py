@@ -139,6 +139,8 @@ class Run(InstalledRun):
             atexit.register(self.close)
             self._closes_at_exit = True
         self._started = True
+        if self._watch is not None:
+            self._watch.clear_flag()
         forks.started.add(self)
         self._has_ended_forward = False
         if not self.steps_done:

@@ -112,7 +112,9 @@ impl OverflowHook {
         });
         let mut found = Found::default();
         recorder.look_at(given, &mut found, 0)?;
-        let is_plain = found.remote.is_empty() && recorder.recording.plan.would_overflow.is_none();
+        let is_flagged = recorder.take_flag(py)?;
+        let is_plain =
+            !is_flagged && found.remote.is_empty() && recorder.recording.plan.would_overflow.is_none();
         if found.reach == Reach::InRange && is_plain {
             recorder.skip_in_range(step);
             return Ok(None);
@@ -122,8 +124,8 @@ impl OverflowHook {
         if recorder.recording.plan.would_overflow.is_some() {
             recorder.in_step(step, |state| state.overflows.add_survival(&name, found.lost));
         }
-        let is_judged_later = !results.there.is_empty();
-        if results.here == Reach::InRange && !is_judged_later {
+        let is_judged_later = !results.there.is_empty() && !is_flagged;
+        if results.here == Reach::InRange && !is_judged_later && !is_flagged {
             recorder.skip_in_range(step);
             return Ok(None);
         }
@@ -139,8 +141,11 @@ impl OverflowHook {
             let later = recorder.for_later(py, &call, inputs, results)?;
             return recorder.expect_call(self.recorder.bind(py), later);
         }
-        let inputs = recorder.wait_for_extent(py, &inputs)?;
-        let Some(overflow) = Overflow::of(inputs, results.here) else {
+        let reaches = match is_flagged {
+            true => (Reach::InRange, Reach::Infinite),
+            false => (recorder.wait_for_extent(py, &inputs)?, results.here),
+        };
+        let Some(overflow) = Overflow::of(reaches.0, reaches.1) else {
             recorder.skip_in_range(step);
             return Ok(None);
         };

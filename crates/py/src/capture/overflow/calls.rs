@@ -226,7 +226,11 @@ impl Recorder {
                 self.in_step(call.step, |state| state.overflows.add_survival(&call.name, found.lost));
             }
             let is_judged_later = !results.there.is_empty();
-            if results.here > Reach::InRange || is_judged_later {
+            // The calls inside a module have been asked.
+            if function.is_some() && self.take_flag(py)? {
+                told =
+                    self.judge_at_once(py, &call, (Reach::InRange, Reach::Infinite), returned, function)?;
+            } else if results.here > Reach::InRange || is_judged_later {
                 let Returned { arguments, changed, before, .. } = returned;
                 let inputs = self.extent_of_inputs(py, &call.name, *arguments, changed, before)?;
                 if is_judged_later {

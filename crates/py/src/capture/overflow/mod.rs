@@ -37,6 +37,8 @@ type Callers = HashMap<(usize, u32), (Py<PyAny>, Arc<CallStack>)>;
 pub(in crate::capture) struct OverflowMemory {
     /// Whether nothing but the range of values is asked for, of all calls.
     is_quick: bool,
+    /// Whether the device has a flag that its overflows set: on chips that saturate, results do not show them.
+    has_flag: bool,
     /// Types of graph nodes that have been met, by address: whether they only rearrange elements.
     node_types: Mutex<HashMap<usize, (Py<PyType>, bool)>>,
     /// Large tensors that were changed in place and found in range, by address: weak references and change counts.
@@ -52,10 +54,12 @@ pub(in crate::capture) struct OverflowMemory {
 }
 
 impl OverflowMemory {
-    pub(in crate::capture) fn new(plan: &Plan) -> OverflowMemory {
+    pub(in crate::capture) fn new(plan: &Plan, has_flag: bool) -> OverflowMemory {
         let by_torch = plan.device_statistics == DeviceStatistics::Torch;
+        let is_plain = !by_torch && !has_flag && plan.would_overflow.is_none();
         OverflowMemory {
-            is_quick: !by_torch && plan.would_overflow.is_none() && !plan.selects() && !plan.has_modules(),
+            is_quick: is_plain && !plan.selects() && !plan.has_modules(),
+            has_flag,
             node_types: Mutex::default(),
             in_range: Mutex::default(),
             callers: Mutex::default(),
@@ -99,6 +103,14 @@ impl Recorder {
     /// Raises the error that ends the run, if the check has found enough.
     pub(in crate::capture) fn end_run(&self) -> PyResult<()> {
         if self.overflow.is_done() { self.overflow.take_ending().map_or(Ok(()), Err) } else { Ok(()) }
+    }
+
+    /// Whether a calculation has set the flag of the device since the last time, which waits for the device.
+    fn take_flag(&self, py: Python<'_>) -> PyResult<bool> {
+        if !self.overflow.has_flag {
+            return Ok(false);
+        }
+        self.torch.front.bind(py).call_method0(intern!(py, "take_overflow_flag"))?.is_truthy()
     }
 
     /// Whether calls are checked: not after the wanted number of overflows.
