@@ -221,6 +221,36 @@ def test_an_overflow_is_named_and_saved(statement: str, name: str, tmp_path: Pat
     assert name.split("_")[1] in shown.stdout
 
 
+FLAG = """
+import sys, types
+calls = []
+flag = [True]
+def clear():
+    calls.append("clear")
+    flag[0] = False
+functions = types.SimpleNamespace(_check_overflow_npu=lambda: flag[0], _clear_overflow_npu=clear)
+sys.modules["torch_npu"] = types.SimpleNamespace(_C=functions)
+"""
+
+
+def test_the_flag_of_an_npu_decides_and_is_cleared_when_the_hook_is_registered(tmp_path: Path) -> None:
+    assert list(tmp_path.iterdir()) == []
+    run(OVERFLOW + "assert calls == ['clear']\ntorch.relu(x)\n", tmp_path, before=FLAG)
+    assert list(tmp_path.iterdir()) == []
+    error = run(OVERFLOW + "flag[0] = True\ntorch.tanh(x)\n", tmp_path, code=1, before=FLAG).stderr
+    assert "ValueError: [check overflow]: module name :'Torch_tanh_forward' is overflow" in error
+
+
+def test_a_schedule_does_not_apply_to_the_overflow_check(tmp_path: Path) -> None:
+    """As in the tool: the step is not one of the schedule."""
+    imports = OVERFLOW.replace("import register_hook,", "import register_hook, schedule,")
+    script = imports.replace(
+        "wrap_checkoverflow_hook)", "wrap_checkoverflow_hook, schedule=schedule(5, 9, 2))"
+    )
+    error = run(script + "torch.exp(x)", tmp_path, code=1).stderr
+    assert "ValueError: [check overflow]: module name :'Torch_exp_forward' is overflow" in error
+
+
 SCALED = """
 model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), 0.0)
