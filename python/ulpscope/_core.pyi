@@ -33,6 +33,7 @@ __all__ = [
     "open_dump",
     "pack_size",
     "ratio_columns",
+    "reach",
     "read_file",
     "recorded_formats",
     "recorded_statistics",
@@ -549,7 +550,8 @@ class Recorder:
     def collect(self, folder: Any) -> None: ...
     def move_to(self, folder: Any) -> None: ...
     def take_would_overflow(self) -> list[tuple[str, int, int, int]]: ...
-    def first_bad_on_device(self) -> str | None: ...
+    def judge_devices(self) -> None: ...
+    def set_scaling(self, is_scaling: bool) -> None: ...
     def end_forward(self) -> None: ...
     def withdraw(self) -> None: ...
     def stop(self) -> None: ...
@@ -695,6 +697,12 @@ class Judgement:
 
 def detail_columns() -> list[str]:
     """The columns of the details of a check."""
+
+def reach(tensor: Any) -> int | None:
+    """How far a tensor's largest magnitude goes: 0 in range, 1 its dtype's largest, 2 infinity, 3 NaN.
+
+    None for a tensor that is not in ordinary memory: nothing is copied.
+    """
 
 def returns_blank(function: str) -> bool:
     """Whether the results of a function, ``"empty_like"``, are uninitialised memory."""

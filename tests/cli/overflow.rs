@@ -360,3 +360,112 @@ fn a_dump_that_was_read_in_part_is_not_called_finite() {
     );
     assert!(ran.err.contains("dump.json"), "{}", ran.err);
 }
+
+#[test]
+fn what_fed_a_message_comes_before_what_received_it() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let reduce = call(&[&finite], "", &[&finite]);
+    let made = call(&[&finite], "", &[&nan]);
+    let calm = call(&[&finite], "", &[&finite]);
+    // Rank 0 makes few calls before the collective, rank 1 many: the numbers of the calls say nothing.
+    put(
+        &place,
+        "step0/rank0",
+        &[("Distributed.all_reduce.0.forward", reduce.clone()), ("Torch.log.0.forward", made.clone())],
+    );
+    put(
+        &place,
+        "step0/rank1",
+        &[
+            ("Torch.relu.0.forward", calm.clone()),
+            ("Torch.relu.1.forward", calm.clone()),
+            ("Torch.div.0.forward", made.clone()),
+            ("Distributed.all_reduce.0.forward", reduce.clone()),
+        ],
+    );
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!(
+        ran.out,
+        "\
+step 0, rank1: Torch.div.0.forward returns NaN from finite inputs
+step 0, rank0: Torch.log.0.forward returns NaN from finite inputs
+"
+    );
+    // Collectives in a different order on each rank, as no run has them: nothing waits for ever.
+    let (one, other) = ("Distributed.all_reduce.0.forward", "Distributed.broadcast.0.forward");
+    put(
+        &place,
+        "step0/rank0",
+        &[(one, reduce.clone()), (other, reduce.clone()), ("Torch.log.0.forward", made)],
+    );
+    put(&place, "step0/rank1", &[(other, reduce.clone()), (one, reduce)]);
+    assert_eq!(place.run(&["overflow", "d"]).code, 1);
+}
+
+#[test]
+fn a_member_of_a_group_is_a_rank() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let group = r#""group": {"type": "torch.ProcessGroup", "group_ranks": [1, 3], "group_id": "7"}"#;
+    let member = |key: &str, value: u32| {
+        format!(
+            r#""{key}": {{"type": "int", "value": {value}}}, "dst": {{"type": "NoneType", "value": null}}, {group}"#
+        )
+    };
+    for (rank, calls) in [
+        ("rank0", vec![("Torch.relu.0.forward", call(&[&finite], "", &[&finite]))]),
+        (
+            "rank1",
+            vec![
+                ("Torch.log.0.forward", call(&[&finite], "", &[&nan])),
+                ("Distributed.send.0.forward", call(&[&nan], &member("group_dst", 1), &["null"])),
+            ],
+        ),
+        ("rank3", vec![("Distributed.recv.0.forward", call(&["null"], &member("group_src", 0), &[&nan]))]),
+    ] {
+        put(&place, &format!("step0/{rank}"), &calls);
+    }
+    assert_eq!(
+        place.run(&["overflow", "d"]).out,
+        "\
+step 0, rank1: Torch.log.0.forward returns NaN from finite inputs
+  received by rank3: Distributed.recv.0.forward
+"
+    );
+}
+
+#[test]
+fn dumps_of_ptdbg_and_torch_npu_hooks_are_read() {
+    let place = Workspace::new();
+    place.put_text(
+        "d/rank0/dump.pkl",
+        r#"["Functional_linear_0_forward_stack_info", [["/case/net.py", "12", "forward", "return F.linear(x, w)"]]]
+["Functional_linear_0_forward_input.0", 1, [], "torch.float32", [3, 4], [1.0, -1.0, 0.0]]
+["Functional_linear_0_forward_output", 1, [], "torch.float32", [3, 4], [1.8, -1.8, 0.0]]
+["Torch_exp_0_forward_stack_info", [["/case/net.py", "13", "forward", "return torch.exp(x)"]]]
+["Torch_exp_0_forward_input.0", 1, [], "torch.float32", [3, 4], [1.8, -1.8, 0.0]]
+["Torch_exp_0_forward_output", 1, [], "torch.float32", [3, 4], [Infinity, 0.5, Infinity]]
+["Torch_relu_0_forward_input.0", 1, [], "torch.float32", [3, 4], [Infinity, 0.5, Infinity]]
+["Torch_relu_0_forward_output", 1, [], "torch.float32", [3, 4], [Infinity, 0.5, Infinity]]
+"#,
+    );
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.out.contains("Torch.exp.0.forward returns infinity from finite inputs"), "{}", ran.out);
+    assert!(ran.out.contains("/case/net.py, line 13, in forward"), "{}", ran.out);
+    assert!(!ran.out.contains("relu"), "{}", ran.out);
+
+    place.put_text(
+        "hooks.pkl",
+        r#"["0_Functional_linear_forward_input.0", [-1.0, 1.0], "torch.float32", [2]]
+["1_Functional_linear_forward_output", [-2.0, 2.0], "torch.float32", [2]]
+["2_Torch_log_forward_input.0", [-2.0, 2.0], "torch.float32", [2]]
+["3_Torch_log_forward_output", [NaN, 0.5], "torch.float32", [2]]
+"#,
+    );
+    let ran = place.run(&["overflow", "hooks.pkl"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.out.contains("Torch.log.0.forward returns NaN from finite inputs"), "{}", ran.out);
+    assert_eq!(ran.out.lines().filter(|line| line.contains("returns")).count(), 1, "{}", ran.out);
+}

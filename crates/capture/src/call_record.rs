@@ -33,8 +33,8 @@ pub struct CallRecord {
     pub id: Option<u64>,
     /// Why the call itself is left out; `None` if it is wanted. Only checks set it: elsewhere it has no id then.
     pub forward_left_out: Option<&'static str>,
-    /// For a checked call that contains others: how many origins of NaN or infinity its step had before it.
-    pub origins_before: u64,
+    /// For a checked call that contains others: its place in the order of the run.
+    pub began_at: u64,
     /// Why its backward call is left out; `None` if it is wanted.
     pub backward_left_out: Option<&'static str>,
     /// Whether its backward call is part of the one that begins the scope.
@@ -60,7 +60,7 @@ impl CallRecord {
             step,
             id: None,
             forward_left_out: None,
-            origins_before: 0,
+            began_at: 0,
             backward_left_out: None,
             is_backward_first: false,
             parent: None,

@@ -44,6 +44,9 @@ pub const PASSED_INFINITY: &str = "passed infinity on";
 /// Why a checked call was left out: it returned the largest number of its dtype, and so did one before it.
 pub const SATURATED: &str = "saturated";
 
+/// Why a checked call was not written: its values were on a device, which showed it when the call had returned.
+pub const ON_DEVICE: &str = "found on a device";
+
 /// Why a tensor has no statistics: its device did not give them.
 pub const NOT_ARRIVED: &str = "its numbers did not arrive from its device";
 

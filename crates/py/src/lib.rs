@@ -27,6 +27,7 @@ mod numbers;
 mod operand;
 mod own_error;
 mod prover;
+mod range;
 mod restore;
 mod result_bytes;
 mod sheets;
@@ -59,6 +60,8 @@ mod _core {
     use crate::files::{FileTensor, Unread, pack_size, read_file, recorded_formats, write_file};
     #[pymodule_export]
     use crate::own_error::{Judgement, detail_columns, judge_ratios, judge_result, ratio_columns};
+    #[pymodule_export]
+    use crate::range::reach;
     #[pymodule_export]
     use crate::restore::restore;
     #[pymodule_export]

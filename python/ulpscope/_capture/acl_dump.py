@@ -17,7 +17,7 @@ import torch
 import ulpscope
 from ulpscope._capture.calls import modes
 from ulpscope._capture.calls.named_calls import NamedCall, NamedCalls
-from ulpscope._capture.overflow_check import tensors_of
+from ulpscope._capture.values.ranges import tensors_of
 
 _log = logging.getLogger("ulpscope")
 

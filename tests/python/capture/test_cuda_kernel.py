@@ -213,6 +213,32 @@ def test_first_bad_call_is_recorded(tmp_path):
     assert (difference["nan"], difference["inf"]) == (1000, 0)
 
 
+@pytest.mark.parametrize("where", ["auto", "torch"])
+def test_overflow_check_on_the_gpu(tmp_path, where):
+    """Found on the device, on two streams, without a synchronisation within the step."""
+    x = torch.full((1000,), 6e4, device="cuda", dtype=torch.float16)
+    mask = torch.ones(1000, device="cuda", dtype=torch.bool)
+    side = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    settings = {"task": "overflow_check", "overflow_nums": -1, "device_statistics": where}
+    with ulpscope.capture(tmp_path, strict=True, **settings) as run:
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            masked = torch.zeros_like(x).masked_fill(mask, float("-inf"))
+            masked + 1
+            y = x * 2
+            y.zero_()
+            with torch.cuda.stream(side):
+                side.wait_stream(torch.cuda.default_stream())
+                torch.exp(x)
+            torch.empty(1000, device="cuda")
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        run.step()
+        found = [one.call for one in run.overflows]
+    assert found == ["Tensor.__mul__.0.forward", "Torch.exp.0.forward"]
+
+
 def test_without_nvrtc_torch_measures_and_the_ledger_says_so(tmp_path):
     # In a process of its own: an empty cache, and a torch without its libraries beside it.
     program = """

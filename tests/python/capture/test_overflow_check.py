@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -392,18 +394,36 @@ def test_an_overflow_that_the_loss_scaler_does_not_see_counts(tmp_path: Path) ->
             scaler.update()
 
 
-def test_results_on_a_device_are_checked_there(tmp_path: Path) -> None:
-    """With ``device_statistics="torch"`` tensors of the host take the way of those of a device."""
-    x = torch.full((3,), 3e38)
+def test_the_flag_of_an_npu_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a chip that saturates, results do not show an overflow. The stand-in's flag is set by the test."""
+    calls: list[str] = []
+    is_set = [True]
+
+    def check() -> bool:
+        calls.append("check")
+        return is_set[0]
+
+    def clear() -> None:
+        calls.append("clear")
+        is_set[0] = False
+
+    torch_npu = SimpleNamespace(_C=SimpleNamespace(_check_overflow_npu=check, _clear_overflow_npu=clear))
+    monkeypatch.setitem(sys.modules, "torch_npu", torch_npu)
+    x = torch.ones(2, requires_grad=True)
 
     def run() -> None:
-        y = x * 0.5
-        for _ in range(3):
-            y = y * 3
+        y = torch.relu(x)
+        is_set[0] = True
+        y = torch.tanh(y)
+        total = torch.sum(y)
+        y.register_hook(lambda gradient: is_set.__setitem__(0, True))
+        total.backward()
 
-    found = Checked(tmp_path, run, device_statistics="torch")
-    assert [one.call for one in found.overflows] == ["Tensor.__mul__.1.forward"]
-    assert any("Tensor.__mul__.1.forward is the first call" in note for note in found.notes)
+    found = Checked(tmp_path, run)
+    assert [one.call for one in found.overflows] == ["Torch.tanh.0.forward", "Torch.tanh.0.backward"]
+    assert found.names == ["Torch.tanh.0.forward", "Torch.tanh.0.backward"]
+    # What was set before the check is not for its first call.
+    assert calls[:2] == ["clear", "check"]
 
 
 @pytest.mark.parametrize(

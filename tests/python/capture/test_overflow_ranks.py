@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ulpscope._capture.lifecycle.overflow_files import OverflowFiles
+
 RANKS = """
 import sys, torch, ulpscope
 import torch.distributed as dist
@@ -34,6 +36,9 @@ try:
                     time.sleep(0.01)
             run.step()
             done += 1
+            if step == 0:
+                # Both have ended their first step before rank 1 begins its second.
+                dist.barrier()
 finally:
     print(done)
     dist.destroy_process_group() if action == "stop" else None
@@ -75,6 +80,9 @@ def test_all_ranks_end_when_one_has_enough(tmp_path: Path) -> None:
         (1, 1, "Tensor.__mul__.0.forward"),
     ]
     assert not (tmp_path / "dump" / "overflow_rank0.jsonl").exists()
+    merged = "over all ranks, the first overflow is in step 0: Tensor.__mul__.0.forward (rank 1)"
+    assert merged in error_1
+    assert merged in error_0
     # The first over all ranks and steps, from the dump.
     command = [sys.executable, "-m", "ulpscope", "overflow", str(tmp_path / "dump"), "--json"]
     shown = subprocess.run(command, capture_output=True, text=True)
@@ -145,3 +153,22 @@ def test_what_was_found_before_a_kill_is_there(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ulpscope", "overflow", str(tmp_path)]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert "Tensor.__mul__.0.forward" in shown.stdout, shown.stderr
+
+
+def test_what_an_earlier_run_left_does_not_end_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another rank of this run may have ended before this one begins: that does."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    left = OverflowFiles(tmp_path / "left")
+    left.append(1, {"rank": 1, "ended": "[overflow 1 times]"})
+    os.utime(left.file(1), (0, 0))
+    assert OverflowFiles(tmp_path / "left").ended_elsewhere() is None
+    now = tmp_path / "now"
+    now.mkdir()
+    (now / "overflow_rank1.jsonl").write_text('{"rank": 1, "ended": "[overflow 1 times]"}\n{"half')
+    first = OverflowFiles(now)
+    assert first.ended_elsewhere() == "[overflow 1 times] (rank 1)"
+    # A second check of this process.
+    assert OverflowFiles(now).ended_elsewhere() is None

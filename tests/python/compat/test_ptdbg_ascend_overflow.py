@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -214,6 +215,145 @@ def test_dynamic_loss_scaling_goes_on_as_without_the_check(ptdbg: ModuleType, tm
     ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
     assert scales() == expected
     assert list(tmp_path.glob("*/rank0/Tensor___mul___0_forward_1.pkl"))
+
+
+class Scaled:
+    """A training whose loss scaler skips the first steps: the scaled loss overflows."""
+
+    def __init__(self, scaler: Any) -> None:
+        self.model = torch.nn.Linear(2, 2)
+        torch.nn.init.ones_(self.model.weight)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+        self.scaler = scaler
+        # Its gradient overflows, and the scaler does not see that.
+        self.hidden = torch.zeros(1, requires_grad=True)
+
+    def step(self, is_hidden: bool = False) -> None:
+        loss = self.model(torch.full((1, 2), 64.0)).sum()
+        if is_hidden:
+            loss = loss + torch.sqrt(self.hidden).sum()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("name", ["torch.amp", "torch.cuda.amp"])
+def test_an_overflow_that_the_loss_scaler_skips_does_not_count(
+    ptdbg: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    if name == "torch.amp":
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    else:
+        # Without CUDA it would be disabled: it is torch's class for the CPU with the methods of this one.
+        kind = type("GradScaler", (torch.cuda.amp.GradScaler,), {"__init__": torch.amp.GradScaler.__init__})
+        scaler = kind("cpu", init_scale=2.0**127)
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+    training = Scaled(scaler)
+    training.step()
+    training.step()
+    saved = len(list(tmp_path.glob("*/rank0/*.pkl")))
+    assert saved >= 2
+    assert "the loss scaler skips this step" in caplog.text
+    scaler = training.scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    with pytest.raises(ValueError, match=r"^\[overflow 1 times\]: .*Torch_sqrt_0_backward_"):
+        training.step(is_hidden=True)
+    assert len(list(tmp_path.glob("*/rank0/*.pkl"))) == saved + 1
+    ptdbg.set_overflow_check_switch("OFF")
+
+
+def test_the_largest_number_of_a_dtype_counts(ptdbg: ModuleType, tmp_path: Path) -> None:
+    """As in the tool. A program that passes it as a scalar means it."""
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    torch.full((2,), torch.finfo(torch.float16).min, dtype=torch.float16) * 1
+    torch.clamp(torch.full((2,), 65504.0), -65504.0, 65504.0).half()
+    assert [path.name for path in tmp_path.glob("*/rank0/*.pkl")] == ["Tensor_half_0_forward_1.pkl"]
+
+
+def test_masks_nan_and_uninitialised_memory(ptdbg: ModuleType, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    mask = torch.zeros(2).masked_fill(torch.tensor([True, True]), float("-inf"))
+    torch.full((2,), torch.nan) + 1
+    torch.empty(1 << 12).view(torch.int32).fill_(-1)
+    torch.empty(1 << 12)
+    assert not list(tmp_path.glob("*/rank0/*.pkl"))
+    torch.softmax(mask, 0)
+    assert [path.name for path in tmp_path.glob("*/rank0/*.pkl")] == ["Torch_softmax_0_forward_1.pkl"]
+
+
+@pytest.mark.parametrize("overflow_nums", [-1, 5])
+def test_the_files_for_a_replay_are_there_before_the_number_is_reached(
+    ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overflow_nums: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path / "dump"), "overflow_check")
+    debugger.configure_hook(overflow_nums=overflow_nums, need_replicate=True)
+    debugger.start()
+    torch.exp(torch.tensor([20.0], dtype=torch.float16))
+    debugger.stop()
+    (forward,) = tmp_path.glob("forward_info_*.json")
+    assert list(json.loads(forward.read_text())) == ["Torch_exp_0_forward"]
+    debugger.start()
+    torch.exp(torch.tensor([20.0], dtype=torch.float16))
+    debugger.step()
+    assert list(json.loads(forward.read_text())) == ["Torch_exp_0_forward", "Torch_exp_1_forward"]
+
+
+DEVICE = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import torch, standin_device
+from standin_device import to_device, catch_up
+from ulpscope.compat import ptdbg_ascend as ptdbg
+waits = []
+standin_device.Event.synchronize = lambda event: (waits.append(1), catch_up())
+x = to_device(torch.full((3,), 3e38))
+debugger = ptdbg.PrecisionDebugger(sys.argv[2], "overflow_check")
+debugger.configure_hook(overflow_nums=2)
+debugger.start()
+masked = torch.zeros_like(x).masked_fill(x > 0, float("-inf"))
+kept = x * 2
+(masked + 1).exp()
+changed = torch.exp(x)
+changed.zero_()
+assert not waits
+try:
+    debugger.stop()
+except ValueError as error:
+    print(str(error).split("]")[0])
+assert waits
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(getattr(torch._C, "_acc", None), "create_empty_tensor"),
+    reason="this release of torch has no devices written in Python",
+)
+def test_results_on_a_device_are_judged_there_without_waiting(tmp_path: Path) -> None:
+    """Tensors that are still as they were are saved, those that have changed are not."""
+    (tmp_path / "run.py").write_text(DEVICE)
+    capture = Path(__file__).parents[1] / "capture"
+    command = [sys.executable, str(tmp_path / "run.py"), str(capture), str(tmp_path / "dump")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "[overflow 2 times"
+    kept, changed = (
+        tmp_path / "dump" / TAG / "rank0" / name
+        for name in ("Tensor___mul___0_forward_1.pkl", "Torch_exp_0_forward_2.pkl")
+    )
+    assert names(kept) == [
+        "Tensor___mul___0_forward_stack_info",
+        "Tensor___mul___0_forward_input.0",
+        "Tensor___mul___0_forward_input.1",
+        "Tensor___mul___0_forward_output",
+    ]
+    assert names(changed) == ["Torch_exp_0_forward_stack_info"]
+    assert "its tensors were freed or changed before it was found" in ended.stderr
+    assert "run.py" in changed.read_text()
 
 
 def test_a_data_loader_drives_the_steps_of_an_overflow_check(ptdbg: ModuleType, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ COMMUNICATION = [
 ]
 
 RANKS = """
-import sys
+import sys, time
 rank, folder = int(sys.argv[1]), sys.argv[2]
 from ulpscope.compat.ptdbg_ascend import *
 seed_all()
@@ -78,9 +78,16 @@ register_hook(model, overflow_check, overflow_nums=2)
 try:
     for number in range(3):
         torch.exp(torch.full((2,), 1e3 if rank == 0 or number == 0 else 0.0))
-    assert rank == 1
+        if number == 0:
+            dist.barrier()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        torch.exp(torch.zeros(2))
+    raise AssertionError("rank 0 has ended, and this one has not")
 except ValueError as error:
-    assert rank == 0 and "[overflow 2 times]" in str(error), error
+    assert str(error).startswith("[overflow 2 times]: dump file is saved in "), error
+    assert str(error).endswith(" (rank 0)") == (rank == 1), error
+    assert "Torch_exp_1_forward_2.pkl" in str(error), error
 dist.barrier()
 """
 
@@ -182,8 +189,8 @@ def test_one_rank_of_a_parallel_model_is_dumped_with_its_communication(ranks: li
     assert any(name.startswith("Distributed_all_reduce_0_forward_output") for name in found)
 
 
-def test_each_rank_counts_its_own_overflows(ranks: list[Path]) -> None:
-    """The rank that reaches the number ends with the error; the other goes on."""
+def test_each_rank_counts_its_own_overflows_and_all_end_when_one_has_enough(ranks: list[Path]) -> None:
+    """The script asserts with which error each rank ends."""
     folder = ranks[0].parents[1] / "over_v4.0.T2"
     found = {rank: sorted(path.name for path in (folder / rank).glob("*.pkl")) for rank in ("rank0", "rank1")}
     first, second = "Torch_exp_0_forward_1.pkl", "Torch_exp_1_forward_2.pkl"

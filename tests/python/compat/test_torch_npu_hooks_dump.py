@@ -221,6 +221,60 @@ def test_an_overflow_is_named_and_saved(statement: str, name: str, tmp_path: Pat
     assert name.split("_")[1] in shown.stdout
 
 
+FLAG = """
+import sys, types
+calls = []
+flag = [True]
+def clear():
+    calls.append("clear")
+    flag[0] = False
+functions = types.SimpleNamespace(_check_overflow_npu=lambda: flag[0], _clear_overflow_npu=clear)
+sys.modules["torch_npu"] = types.SimpleNamespace(_C=functions)
+"""
+
+
+def test_the_flag_of_an_npu_decides_and_is_cleared_when_the_hook_is_registered(tmp_path: Path) -> None:
+    assert list(tmp_path.iterdir()) == []
+    run(OVERFLOW + "assert calls == ['clear']\ntorch.relu(x)\n", tmp_path, before=FLAG)
+    assert list(tmp_path.iterdir()) == []
+    error = run(OVERFLOW + "flag[0] = True\ntorch.tanh(x)\n", tmp_path, code=1, before=FLAG).stderr
+    assert "ValueError: [check overflow]: module name :'Torch_tanh_forward' is overflow" in error
+
+
+def test_a_schedule_does_not_apply_to_the_overflow_check(tmp_path: Path) -> None:
+    """As in the tool: the step is not one of the schedule."""
+    imports = OVERFLOW.replace("import register_hook,", "import register_hook, schedule,")
+    script = imports.replace(
+        "wrap_checkoverflow_hook)", "wrap_checkoverflow_hook, schedule=schedule(5, 9, 2))"
+    )
+    error = run(script + "torch.exp(x)", tmp_path, code=1).stderr
+    assert "ValueError: [check overflow]: module name :'Torch_exp_forward' is overflow" in error
+
+
+SCALED = """
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.0)
+hidden = torch.zeros(1, requires_grad=True)
+def step(scale, hidden):
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    scaler.scale(model(torch.full((1, 2), 64.0)).abs().sum() + hidden).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+step(2.0**127, 100.0)
+"""
+
+
+def test_an_overflow_that_the_loss_scaler_skips_is_expected(tmp_path: Path) -> None:
+    ended = run(OVERFLOW + SCALED, tmp_path)
+    assert "in a step that the loss scaler skips: expected" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+    unseen = OVERFLOW + SCALED + "step(2.0, torch.sqrt(hidden).sum())\n"
+    error = run(unseen, tmp_path, code=1).stderr
+    assert "ValueError: [check overflow]: module name :'Torch_sqrt_backward' is overflow" in error
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_sample_is_small() -> None:
     """Of large tensors 13 numbers are written, whatever their size."""
     sizes = {}

@@ -8,6 +8,7 @@
 //! arguments are finite. An infinity among scalar arguments (`masked_fill(mask, -inf)`) is passed on purpose.
 
 mod device;
+mod order;
 mod scan;
 mod traffic;
 
@@ -16,6 +17,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use ulpscope_dump::{Content, Dump, Entry, Problems, Rank, Role};
 
 pub use device::{DetectedOverflow, DetectedTensor, device_overflows};
+use order::FlowOrder;
 use scan::{CallState, NonFiniteKinds, RankScan};
 use traffic::{Place, Traffic};
 
@@ -87,7 +89,8 @@ impl OriginKind {
 /// The note on a rank whose capture ended early.
 const CUT: &str = "capture ended before the step did, so calls are missing";
 
-/// The origins of a dump, by steps, then in order of execution.
+/// The origins of a dump, by steps, then in the order of the data flow: over several ranks, a call that fed a message comes
+/// before what received it.
 ///
 /// `notes` gets the ranks of which calls are missing.
 pub fn non_finite_origins(
@@ -112,9 +115,9 @@ pub fn non_finite_origins(
             }
         }
         name_receivers(&scans, &traffic, &mut found);
-        found.sort_by(|one, other| {
-            let key = |(place, origin): &(Place, NonFiniteOrigin)| (place.1, origin.rank_number);
-            (key(one), &one.1.rank).cmp(&(key(other), &other.1.rank))
+        let order = FlowOrder::of(&scans, &traffic);
+        found.sort_by_cached_key(|(place, origin)| {
+            (order.count(&scans, *place), origin.rank_number, origin.rank.clone(), place.1)
         });
         all.extend(found.into_iter().map(|(_, origin)| origin));
         for scan in &scans {

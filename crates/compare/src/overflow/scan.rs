@@ -120,7 +120,12 @@ impl RankScan {
     }
 
     pub(super) fn state(&self, call: usize) -> Option<&CallState> {
-        self.by_call.get(&call).map(|&at| &self.states[at])
+        self.position(call).map(|at| &self.states[at])
+    }
+
+    /// The place of a call among the states.
+    pub(super) fn position(&self, call: usize) -> Option<usize> {
+        self.by_call.get(&call).copied()
     }
 }
 

@@ -87,17 +87,19 @@ impl Traffic {
 
 fn parts_of(base: &str, entries: &[Entry]) -> Vec<Part> {
     let name = base.rsplit('.').next().unwrap_or(base);
-    let peer = |keys: [&str; 3]| {
-        entries.iter().find(|entry| keys.contains(&entry.path.as_str())).and_then(|entry| {
-            match &entry.content {
-                Content::Scalar { value: Json::Int(number), .. } => u64::try_from(*number).ok(),
-                _ => None,
-            }
+    let number = |key: &str| {
+        entries.iter().filter(|entry| entry.path == key).find_map(|entry| match &entry.content {
+            Content::Scalar { value: Json::Int(number), .. } => u64::try_from(*number).ok(),
+            _ => None,
         })
     };
+    let peer = |key: &str, in_group: &str| {
+        let named = number("1").or_else(|| number(key));
+        named.or_else(|| number(in_group).and_then(|member| global_rank(entries, member)))
+    };
     match name {
-        "send" | "isend" => peer(["1", "dst", "group_dst"]).map(Part::Sent).into_iter().collect(),
-        "recv" | "irecv" => peer(["1", "src", "group_src"]).map(Part::Received).into_iter().collect(),
+        "send" | "isend" => peer("dst", "group_dst").map(Part::Sent).into_iter().collect(),
+        "recv" | "irecv" => peer("src", "group_src").map(Part::Received).into_iter().collect(),
         "batch_isend_irecv" => messages(entries),
         _ => vec![Part::Collective(name.to_owned(), group(entries))],
     }
@@ -144,6 +146,22 @@ fn message(op: &str, peer: u64) -> Option<Part> {
         "isend" | "send" => Some(Part::Sent(peer)),
         "irecv" | "recv" => Some(Part::Received(peer)),
         _ => None,
+    }
+}
+
+/// The rank of a member of the group that a call names; without one the group is that of all ranks.
+fn global_rank(entries: &[Entry], member: u64) -> Option<u64> {
+    let ranks = entries.iter().find_map(|entry| match &entry.content {
+        Content::Other(json) => json.get("group_ranks"),
+        _ => None,
+    });
+    match ranks {
+        None => Some(member),
+        Some(Json::List(ranks)) => match ranks.get(usize::try_from(member).ok()?)? {
+            Json::Int(rank) => u64::try_from(*rank).ok(),
+            _ => None,
+        },
+        Some(_) => None,
     }
 }
 

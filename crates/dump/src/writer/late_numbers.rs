@@ -109,6 +109,19 @@ impl LateNumbers {
         }
     }
 
+    /// Takes the numbers of a tensor that no line has room for, if they have arrived.
+    pub fn take(&self, ticket: Ticket) -> Option<Numbers> {
+        let mut late = self.lock();
+        match late.tensors.get(&ticket) {
+            Some(Late::Numbers(_)) => {}
+            Some(Late::Room(_)) | None => return None,
+        }
+        match late.tensors.remove(&ticket) {
+            Some(Late::Numbers(numbers)) => Some(*numbers),
+            _ => None,
+        }
+    }
+
     /// Ends the wait: tensors whose numbers have not arrived are written as tensors without statistics. Returns how many
     /// there are.
     pub fn give_up(&self) -> io::Result<u64> {

@@ -71,6 +71,7 @@ impl Recorder {
     #[new]
     fn new(py: Python<'_>, front: Py<PyAny>, settings: &Bound<'_, PyAny>) -> PyResult<Recorder> {
         let plan = plan_of(settings, &front.bind(py).getattr("wants_call")?)?;
+        let has_flag = plan.checks_overflow() && front.bind(py).getattr("has_overflow_flag")?.is_truthy()?;
         Ok(Recorder {
             torch: Torch::new(py, front)?,
             flow: Flow::default(),
@@ -82,7 +83,7 @@ impl Recorder {
             hooks: Hooks::default(),
             started: StartedBackwards::default(),
             arrivals: Arc::default(),
-            overflow: OverflowMemory::new(&plan),
+            overflow: OverflowMemory::new(&plan, has_flag),
             recording: Arc::new(Recording::new(plan)),
             gpus: Gpus::default(),
             told: Mutex::default(),
@@ -327,9 +328,16 @@ impl Recorder {
         lost.into_iter().map(row).collect()
     }
 
-    /// Which call of this step was the first with NaN or infinity in a result on a device; waits for the device.
-    fn first_bad_on_device(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(self.read_devices(py)?.map(|call| call.to_string()))
+    /// Waits for the devices, and reports the calls of this step that overflowed there; raises the error that ends the
+    /// run, if one does.
+    fn judge_devices(&self, py: Python<'_>) -> PyResult<()> {
+        self.judge_all(py)?;
+        self.end_run()
+    }
+
+    /// Sets whether a loss scaler multiplies the loss right now.
+    fn set_scaling(&self, is_scaling: bool) {
+        self.overflow.devices.set_scaling(is_scaling);
     }
 
     /// Stops recording calls; the gradients of recorded ones are still recorded.

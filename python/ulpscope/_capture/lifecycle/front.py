@@ -9,7 +9,7 @@ from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.lifecycle.overflow_watch import OverflowWatch
 from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.values import description, device_copies, device_statistics, tensors
-from ulpscope._capture.values.device_range import DeviceRange
+from ulpscope._capture.values.device_range import measure_range
 
 _log = logging.getLogger("ulpscope")
 
@@ -34,10 +34,10 @@ class Front:
         self.take_part = tensors.take_part
         self.call_open = inner_calls.call_open
         if watch is not None:
-            devices = DeviceRange()
             self.overflowed = watch.overflowed
-            self.check_on_device = devices.check
-            self.first_on_device = devices.first
+            self.has_overflow_flag = watch.has_flag
+            self.take_overflow_flag = watch.take_flag
+            self.measure_range = measure_range
 
     def warn(self, message: str) -> None:
         """Logs a message of the recorder, which then counts as reported."""

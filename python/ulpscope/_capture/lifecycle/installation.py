@@ -17,7 +17,7 @@ from ulpscope._capture.calls.recorded import recorded
 from ulpscope._capture.calls.scripts import add_scripts
 from ulpscope._capture.collectives.collective_calls import add_collectives
 from ulpscope._capture.lifecycle.failures import Failures
-from ulpscope._capture.lifecycle.overflow_watch import LossScaling
+from ulpscope._capture.lifecycle.loss_scaling import LossScaling
 from ulpscope._capture.lifecycle.patches import Patches
 from ulpscope._capture.lifecycle.ranks import add_process_group
 from ulpscope._capture.lifecycle.selection import Selection

@@ -13,11 +13,12 @@ import csv
 import dataclasses
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ulpscope._capture.lifecycle import ranks
+from ulpscope._capture.lifecycle.overflow_files import OverflowFiles
+from ulpscope._capture.npu_overflow_flag import overflow_flag
 from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
 
@@ -25,9 +26,6 @@ _log = logging.getLogger("ulpscope")
 
 WOULD_OVERFLOW_CSV = "would_overflow.csv"
 """The file of a step with the calls whose values the dtype of ``would_overflow`` would lose."""
-
-# A line is short; a file of another program with this name is not read on.
-_MAX_BYTES = 1 << 24
 
 
 class OverflowLimitError(ValueError):
@@ -49,6 +47,10 @@ class Overflow:
     """Its name in the dump: ``Torch.div.0.forward``."""
     counted: bool
     """False if a loss scaler skips the step for it."""
+    written: bool
+    """False if it ran on a device, which showed it when the call had returned: its tensors were not kept."""
+    stack: tuple[str, ...]
+    """The frames of such a call, innermost first; those of the others are in the dump."""
 
 
 class OverflowWatch:
@@ -60,27 +62,63 @@ class OverflowWatch:
         self._folder = folder
         self._count = 0
         self._held: list[Overflow] = []
-        self._earlier = dict(self._ended_ranks())
+        self._files = OverflowFiles(settings.dump_path)
+        self._flag = overflow_flag()
+        self.has_flag = self._flag is not None
         self.found: list[Overflow] = []
         self.is_done = False
         # Whether a loss scaler decides about the overflows of the backward pass.
         self.is_scaled = False
-        # Whether the scaler multiplies the loss right now.
-        self.is_scaling = False
 
-    def overflowed(self, call: str, kind: str) -> bool:
-        """Counts a call; returns whether the check is over. Raises if the run is to end."""
+    def overflowed(self, call: str, kind: str, is_scaling: bool, frames: str | None) -> bool:
+        """Counts a call; returns whether the check is over. Raises if the run is to end.
+
+        ``is_scaling``: a loss scaler multiplied the loss with it. ``frames``: the stack of a call on a
+        device, as a list in JSON.
+        """
         step, _ = self._folder()
-        overflow = Overflow(step, ranks.current_rank() or 0, call, True)
-        if self.is_scaled and kind == "born" and (self.is_scaling or _is_backward(call)):
+        stack = () if frames is None else tuple(json.loads(frames))
+        overflow = Overflow(step, ranks.current_rank() or 0, call, True, frames is None, stack)
+        if self.is_scaled and kind == "born" and (is_scaling or _is_backward(call)):
             self._held.append(overflow)
         else:
             self._add(overflow)
         return self.is_done
 
-    def scaler_decided(self, skips: bool) -> str | None:
-        """Counts the overflows that waited for the loss scaler, unless it skips the step; returns a note."""
-        held, self._held, self.is_scaled = self._held, [], False
+    def take_flag(self) -> bool:
+        """Whether a calculation has set the overflow flag of an NPU since the last time; clears it."""
+        is_set = self._flag is not None and self._flag.is_set()
+        if is_set:
+            self.clear_flag()
+        return is_set
+
+    def clear_flag(self) -> None:
+        """Clears the flag: what overflowed so far is not for the next call."""
+        if self._flag is not None:
+            self._flag.clear()
+
+    def set_scaling(self, is_scaling: bool) -> None:
+        """A loss scaler multiplies the loss, or has done so."""
+        self._recorder.set_scaling(is_scaling)
+
+    def scaler_decided(self, skips: bool) -> None:
+        """Counts the overflows that waited for the loss scaler, unless it skips the step."""
+        # What overflowed on a device belongs to this decision. The scaler has waited for it, too.
+        try:
+            self._recorder.judge_devices()
+        finally:
+            self.is_scaled = False
+        note = self._decided(skips)
+        if note is not None:
+            self._recorder.note(note)
+
+    def watch(self, recorder: Recorder) -> None:
+        """Sets the recorder that reports."""
+        self._recorder = recorder
+
+    def _decided(self, skips: bool) -> str | None:
+        """Counts what was held; returns a note."""
+        held, self._held = self._held, []
         if not skips:
             for overflow in held:
                 self._add(overflow)
@@ -98,13 +136,12 @@ class OverflowWatch:
         """Raises if another rank has reached the number, and that ends the run."""
         if self.is_done or not ranks.is_one_of_several():
             return
-        own = self._file(ranks.current_rank() or 0)
-        for file, ended in self._ended_ranks():
-            if file != own and self._earlier.get(file) != ended:
-                self.is_done = True
-                _log.warning("overflow_check: %s", ended)
-                if self._settings.on_overflow == "raise":
-                    raise OverflowLimitError(ended)
+        ended = self._files.ended_elsewhere()
+        if ended is not None:
+            self.is_done = True
+            _log.warning("overflow_check: %s", ended)
+            if self._settings.on_overflow == "raise":
+                raise OverflowLimitError(ended)
 
     def write_would_overflow(self, rows: list[tuple[str, int, int, int]]) -> None:
         """Writes the calls of a step whose values would be lost."""
@@ -125,10 +162,20 @@ class OverflowWatch:
         """Logs what was found, at the end."""
         if self._held:
             _log.warning("overflow_check: the loss scaler did not decide about %d overflows", len(self._held))
+        self._report_all_ranks()
         if not self.found:
             _log.info("overflow_check: no call returned NaN or infinity that its inputs do not have")
             return
         first, skipped = self.found[0], sum(not one.counted for one in self.found)
+        unwritten = sum(not one.written for one in self.found)
+        if unwritten:
+            _log.warning(
+                "overflow_check: %d calls ran on a device and were found after they had returned: their "
+                "tensors were not written, their stacks are in %s. To have the tensors, run again with "
+                "device_statistics='host' (slower)",
+                unwritten,
+                self._files.file(first.rank),
+            )
         _log.warning(
             "overflow_check: %d calls returned NaN or infinity that their inputs do not have (%d of them in "
             "steps that the loss scaler skipped); the first is %s in step %d: see ulpscope overflow %s",
@@ -138,6 +185,23 @@ class OverflowWatch:
             first.step,
             self._settings.dump_path,
         )
+
+    def _report_all_ranks(self) -> None:
+        """Logs the first step with an overflow on any rank, as far as the ranks have written."""
+        if not ranks.is_one_of_several():
+            return
+        lines = [line for line in self._files.lines() if isinstance(line.get("step"), int)]
+        earliest = min((line["step"] for line in lines), default=None)
+        firsts: dict[int, str] = {}
+        for line in lines:
+            if line["step"] == earliest:
+                firsts.setdefault(int(line.get("rank", 0)), str(line.get("call")))
+        if firsts:
+            _log.warning(
+                "overflow_check: over all ranks, the first overflow is in step %d: %s",
+                earliest,
+                ", ".join(f"{call} (rank {rank})" for rank, call in sorted(firsts.items())),
+            )
 
     def _add(self, overflow: Overflow) -> None:
         self._count += 1
@@ -155,69 +219,10 @@ class OverflowWatch:
     def _write(self, overflow: Overflow, ended: str | None = None) -> None:
         self.found.append(overflow)
         line = dataclasses.asdict(overflow) | ({"ended": ended} if ended else {})
-        with self._file(overflow.rank).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def _file(self, rank: int) -> Path:
-        return self._settings.dump_path / f"overflow_rank{rank}.jsonl"
-
-    def _ended_ranks(self) -> Iterator[tuple[Path, str]]:
-        """The files of ranks that have ended, with their message."""
-        for file in sorted(self._settings.dump_path.glob("overflow_rank*.jsonl")):
-            try:
-                with file.open(encoding="utf-8") as lines:
-                    text = lines.read(_MAX_BYTES)
-                found = [json.loads(line) for line in text.splitlines() if '"ended"' in line]
-            except (OSError, ValueError):
-                continue
-            if found and isinstance(found[-1], dict):
-                yield file, f"{found[-1].get('ended')} (rank {found[-1].get('rank')})"
+        if overflow.written:
+            del line["stack"]
+        self._files.append(overflow.rank, line)
 
 
 def _is_backward(call: str) -> bool:
     return call.endswith(".backward") or ".backward." in call
-
-
-class LossScaling:
-    """Asks torch's GradScaler whether it skips a step."""
-
-    def __init__(self, watch: OverflowWatch, recorder: Recorder) -> None:
-        self._watch = watch
-        self._recorder = recorder
-
-    def add(self, patches: Any) -> None:
-        """Wraps ``scale`` and ``update`` of the class."""
-        import torch
-
-        kind = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
-        scale, update = kind.scale, kind.update
-
-        def scale_noted(scaler: Any, outputs: Any) -> Any:
-            if not scaler.is_enabled():
-                return scale(scaler, outputs)
-            self._watch.is_scaled = self._watch.is_scaling = True
-            try:
-                return scale(scaler, outputs)
-            finally:
-                self._watch.is_scaling = False
-
-        def update_noted(scaler: Any, *args: Any, **kwargs: Any) -> Any:
-            skips = self._watch.is_scaled and _found_inf(scaler)
-            result = update(scaler, *args, **kwargs)
-            if self._watch.is_scaled:
-                note = self._watch.scaler_decided(skips)
-                if note is not None:
-                    self._recorder.note(note)
-            return result
-
-        patches.add(kind, "scale", scale_noted)
-        patches.add(kind, "update", update_noted)
-
-
-def _found_inf(scaler: Any) -> bool:
-    """Whether the scaler has found NaN or infinity in gradients since its last update."""
-    import torch
-
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        states = scaler._per_optimizer_states.values()
-        return any(bool(found.item()) for state in states for found in state["found_inf_per_device"].values())

@@ -23,8 +23,8 @@ from ulpscope._capture.lifecycle.forks import Owner
 from ulpscope._capture.lifecycle.front import Front
 from ulpscope._capture.lifecycle.installation import Installation
 from ulpscope._capture.lifecycle.installed_run import InstalledRun
+from ulpscope._capture.lifecycle.loss_scaling import LossScaling
 from ulpscope._capture.lifecycle.overflow_watch import (
-    LossScaling,
     Overflow,
     OverflowLimitError,
     OverflowWatch,
@@ -55,7 +55,10 @@ class Run(InstalledRun):
         self._reported: set[str] = set()
         self._watch = OverflowWatch(settings, self._where) if settings.task == "overflow_check" else None
         self._recorder = Recorder(Front(self._selection, self._reported, self._watch), settings)
-        scaling = None if self._watch is None else LossScaling(self._watch, self._recorder)
+        scaling = None
+        if self._watch is not None:
+            self._watch.watch(self._recorder)
+            scaling = LossScaling(self._watch)
         self._jitter = None if settings.jitter is None else Jitter(settings.jitter, self._recorder.note)
         super().__init__(
             Installation(settings, self._selection, self._recorder, self._joined_group, self._jitter, scaling)
@@ -136,6 +139,8 @@ class Run(InstalledRun):
             atexit.register(self.close)
             self._closes_at_exit = True
         self._started = True
+        if self._watch is not None:
+            self._watch.clear_flag()
         forks.started.add(self)
         self._has_ended_forward = False
         if not self.steps_done:
@@ -237,13 +242,7 @@ class Run(InstalledRun):
             return None
         try:
             self._watch.write_would_overflow(self._recorder.take_would_overflow())
-            first = self._recorder.first_bad_on_device()
-            if first is not None:
-                self._recorder.note(
-                    f"overflow: {first} is the first call with NaN or infinity in a result on a device; "
-                    "its tensors were not kept"
-                )
-                self._watch.overflowed(first, "born")
+            self._recorder.judge_devices()
             self._watch.look_at_other_ranks()
         except OverflowLimitError as error:
             return error

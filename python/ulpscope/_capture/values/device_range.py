@@ -1,41 +1,49 @@
-"""Which call was the first with NaN or infinity in a result on a device, without waiting for the device.
+"""The largest magnitudes of tensors on other devices, by one operation of torch for each.
 
-``check`` queues a few operations there: the number of the first bad call stays on the device. ``first`` reads
-it, once a step.
+As ``device_statistics.measure``, this waits for nothing. The numbers have the order of those, so that the
+recorder reads both alike; what does not concern the range is zero.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 import torch
 
-from ulpscope._capture.values.device_statistics import as_known_dtype, unseen
-
-# No call has that number.
-_NONE = torch.iinfo(torch.int64).max
+from ulpscope._capture.values import device_statistics
+from ulpscope._capture.values.device_statistics import Batch, Numbers
 
 
-class DeviceRange:
-    """The first bad call of a step, on each device."""
+class RangeBatch(Batch):
+    """The largest magnitudes of some tensors of one device, on their way to the host."""
 
-    def __init__(self) -> None:
-        self._first: dict[torch.device, torch.Tensor] = {}
+    def numbers(self) -> list[Numbers]:
+        """For each tensor the numbers of floats, as of a tensor whose only element is the largest."""
+        return [_as_numbers(largest) for (largest,) in super().numbers()]
 
-    def check(self, tensors: list[torch.Tensor], number: int) -> None:
-        """Lets the devices check the results of the call with this number."""
-        with unseen():
-            for tensor in tensors:
-                known = as_known_dtype(tensor.detach())
-                if not (known.is_floating_point() or known.is_complex()):
-                    continue
-                so_far = self._first.get(tensor.device)
-                if so_far is None:
-                    so_far = torch.full((), _NONE, dtype=torch.int64, device=tensor.device)
-                bad = torch.isfinite(known).all().logical_not()
-                self._first[tensor.device] = torch.where(bad & (so_far == _NONE), number, so_far)
 
-    def first(self) -> int | None:
-        """The number of the first bad call since the last time; waits for the devices."""
-        found, self._first = self._first, {}
-        with unseen():
-            numbers = [int(number.item()) for number in found.values()]
-        return min((number for number in numbers if number != _NONE), default=None)
+def measure_range(tensors: list[torch.Tensor]) -> RangeBatch:
+    """Starts measuring tensors of floats on one device."""
+    return device_statistics.measured_by(tensors, _largest, RangeBatch)
+
+
+def _largest(tensor: torch.Tensor, wide: torch.dtype) -> dict[str, torch.Tensor]:
+    # Infinity is above all finite magnitudes, and NaN above infinity.
+    parts = [torch.linalg.vector_norm(piece, math.inf) for piece in _magnitudes(tensor)]
+    largest = parts[0] if len(parts) == 1 else torch.linalg.vector_norm(torch.stack(parts), math.inf)
+    # Few dtypes, so that the numbers of a call are copied at once. Both conversions are exact.
+    return {"largest": largest.to(torch.float64 if largest.dtype is torch.float64 else torch.float32)}
+
+
+def _magnitudes(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    # The modulus of a complex number may leave the range that its parts are in.
+    parts = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    for piece in device_statistics.pieces(parts):
+        yield device_statistics.as_known_dtype(piece)
+
+
+def _as_numbers(largest: float | int) -> Numbers:
+    is_nan, is_infinite = math.isnan(largest), math.isinf(largest)
+    finite = 0.0 if is_nan or is_infinite else float(largest)
+    return (0.0, 0.0, finite, finite, int(is_nan), int(is_infinite), 0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -75,6 +75,9 @@ class Batch:
         ]
 
 
+AnyBatch = TypeVar("AnyBatch", bound=Batch)
+
+
 class _Place:
     """Where a number will be: in the results of this dtype, at this index."""
 
@@ -117,6 +120,15 @@ def measurable(tensor: torch.Tensor) -> tuple[str, tuple[int, ...]] | None:
 
 def measure(tensors: list[torch.Tensor]) -> Batch:
     """Starts measuring tensors of one device."""
+    return measured_by(tensors, _numbers, Batch)
+
+
+def measured_by(
+    tensors: list[torch.Tensor],
+    numbers_of: Callable[[torch.Tensor, torch.dtype], dict[str, torch.Tensor]],
+    kind: type[AnyBatch],
+) -> AnyBatch:
+    """Starts computing numbers of tensors of one device: each a tensor of one element there."""
     device = tensors[0].device
     with unseen():
         wide = torch.float64 if _can_widen(device) else torch.float32
@@ -124,13 +136,13 @@ def measure(tensors: list[torch.Tensor]) -> Batch:
         places = []
         for tensor in tensors:
             place = {}
-            for name, number in _numbers(tensor.detach(), wide).items():
+            for name, number in numbers_of(tensor.detach(), wide).items():
                 own = by_dtype.setdefault(number.dtype, [])
                 place[name] = _Place(number.dtype, len(own))
                 own.append(number)
             places.append(place)
         results = [_OnHost(dtype, _on_host(torch.stack(own))) for dtype, own in by_dtype.items()]
-        return Batch(results, places, _recorded_event(device))
+        return kind(results, places, _recorded_event(device))
 
 
 @contextlib.contextmanager
@@ -230,6 +242,11 @@ def _without_repeats(x: torch.Tensor) -> tuple[torch.Tensor, int]:
             repeats *= x.size(dim)
             x = x.narrow(dim, 0, 1)
     return x, repeats
+
+
+def pieces(x: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Views that show each element of a tensor at least once, none of them with too many."""
+    yield from _pieces(_without_repeats(x)[0])
 
 
 def _pieces(x: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from collections.abc import Iterator
@@ -13,8 +12,10 @@ import torch
 
 import ulpscope
 from ulpscope._capture.lifecycle import ranks
+from ulpscope._capture.lifecycle.overflow_files import OverflowFiles
 from ulpscope._capture.overflow_check import Overflow, OverflowCheck
 from ulpscope.compat.ptdbg_ascend.place import Place
+from ulpscope.compat.ptdbg_ascend.recording import log
 from ulpscope.compat.ptdbg_ascend.replay_files import ReplayFiles
 
 # The tool's number of the lines of an overflow.
@@ -29,7 +30,7 @@ def check_overflow_nums(number: object) -> int:
 
 
 class Overflows:
-    """Counts the overflows of this process, and saves each."""
+    """Counts the overflows of this process, and saves each. All ranks end when one has enough."""
 
     def __init__(
         self,
@@ -43,7 +44,11 @@ class Overflows:
         self._limit = limit
         self._rank = rank
         self._count = 0
+        # Those that a loss scaler skips are saved, and not counted.
+        self._saved = 0
+        self._held: list[Path] = []
         self._step = 0
+        self._files = OverflowFiles(place.folder)
         self._is_filtered = is_filtered
         self._replay = ReplayFiles() if need_replicate else None
         self._check: OverflowCheck | None = None
@@ -53,7 +58,8 @@ class Overflows:
         if self._rank not in (None, ranks.current_rank() or 0):
             return
         if self._check is None:
-            self._check = OverflowCheck(self._report, keeps_arguments=self._replay is not None)
+            others = self._look_at_others if ranks.is_one_of_several() else None
+            self._check = OverflowCheck(self._report, self._decide, self._replay is not None, others)
             self._check.start()
             self._check.clear()
         elif self._check.is_paused:
@@ -64,19 +70,28 @@ class Overflows:
     def pause(self) -> None:
         """Checks nothing until ``begin``."""
         if self._check is not None:
+            self._judge_devices()
             self._check.is_paused = True
 
     def close(self) -> None:
         """Checks nothing any more."""
-        if self._check is not None:
-            self._check.stop()
-            self._check = None
+        check, self._check = self._check, None
+        if check is not None:
+            try:
+                if not check.is_paused:
+                    check.judge_all()
+            finally:
+                check.stop()
+                self._write_replay_files()
 
     def begin_step(self, step: int) -> None:
         """Counts calls from 0 again, for the files of this step."""
+        self._judge_devices()
         self._step = step
         if self._check is not None:
             self._check.restart()
+            if not self._check.is_paused and ranks.is_one_of_several():
+                self._look_at_others()
 
     def switch(self, is_on: bool, is_filtered: bool) -> None:
         """Checks or pauses; ``is_filtered`` leaves out numbers and tensors of integers."""
@@ -86,12 +101,61 @@ class Overflows:
         else:
             self.pause()
 
+    def _judge_devices(self) -> None:
+        """The calls of a step are reported before its end, also those that ran on a device."""
+        if self._check is not None and not self._check.is_paused:
+            self._check.judge_all()
+        self._write_replay_files()
+
+    def _write_replay_files(self) -> None:
+        if self._replay is not None:
+            self._replay.write()
+
     def _report(self, overflow: Overflow) -> None:
+        pkl = self._save(overflow)
+        if overflow.is_scaled:
+            self._held.append(pkl)
+        else:
+            self._add(pkl)
+
+    def _decide(self, skips: bool) -> None:
+        """A loss scaler has decided about the overflows of the scaled loss."""
+        held, self._held = self._held, []
+        if skips and held:
+            log.warning(
+                "the loss scaler skips this step: %d overflows of the scaled loss are expected, and not "
+                "counted; the first is saved in '%s'",
+                len(held),
+                held[0],
+            )
+        elif not skips:
+            for pkl in held:
+                self._add(pkl)
+
+    def _add(self, pkl: Path) -> None:
         self._count += 1
+        if self._count != self._limit:
+            return
+        self._write_replay_files()
+        ended = f"[overflow {self._count} times]: dump file is saved in '{os.path.realpath(pkl)}'."
+        if ranks.is_one_of_several():
+            rank = ranks.current_rank() or 0
+            self._files.append(rank, {"rank": rank, "ended": ended})
+        raise ValueError(ended)
+
+    def _look_at_others(self) -> None:
+        ended = self._files.ended_elsewhere() if self._limit != -1 else None
+        if ended is not None:
+            self._write_replay_files()
+            raise ValueError(ended)
+
+    def _save(self, overflow: Overflow) -> Path:
+        """Saves a call; returns its pkl."""
+        self._saved += 1
         base, _, direction = overflow.name.rpartition(".")
         name = f"{base.replace('.', '_', 1)}_{overflow.number}_{direction}"
         folder = self._place.rank(ranks.current_rank() or 0, self._step)
-        pkl = folder / f"{name}_{self._count}.pkl"
+        pkl = folder / f"{name}_{self._saved}.pkl"
         if pkl.exists():
             raise FileExistsError(
                 f"{pkl} exists: it is of an earlier overflow check; delete it, or use another dump path"
@@ -99,18 +163,18 @@ class Overflows:
         arrays = pkl.with_suffix("")
         arrays.mkdir(mode=0o750, parents=True, exist_ok=True)
         with open(pkl, "w", encoding="utf-8", opener=_restricted) as file:
-            # The program's frames: those of the check come first.
             frames = [
-                [
-                    frame.filename,
-                    str(frame.lineno),
-                    frame.function,
-                    frame.code_context and frame.code_context[0].strip(),
-                ]
-                for frame in inspect.stack()[overflow.own_frames + 1 :]
+                [frame.filename, str(frame.lineno), frame.function, frame.code] for frame in overflow.frames
             ]
             file.write(json.dumps([f"{name}_stack_info", frames]) + "\n")
-            if self._replay is not None:
+            if not overflow.is_kept:
+                log.warning(
+                    "%s ran on a device, and its tensors were freed or changed before it was found: only its "
+                    "stack is in '%s'",
+                    name,
+                    pkl,
+                )
+            elif self._replay is not None:
                 self._replay.add(overflow, ranks.current_rank() or 0, frames)
             # The tool calls what a backward call is given its inputs.
             sides = (overflow.inputs, overflow.outputs)
@@ -118,12 +182,7 @@ class Overflows:
             for side, value in (("input", inputs), ("output", outputs)):
                 for line in self._lines(f"{name}_{side}", value, arrays):
                     file.write(json.dumps(line) + "\n")
-        if self._count == self._limit:
-            if self._replay is not None:
-                self._replay.write()
-            raise ValueError(
-                f"[overflow {self._count} times]: dump file is saved in '{os.path.realpath(pkl)}'."
-            )
+        return pkl
 
     def _lines(self, name: str, value: Any, folder: Path) -> Iterator[list[Any]]:
         if isinstance(value, tuple | list):

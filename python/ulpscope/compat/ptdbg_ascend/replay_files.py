@@ -6,7 +6,7 @@
     forward_real_data/, backward_real_data/    the tensors themselves
 
 They are made in the working directory, as by the tool: the tensors with each overflow, the three files when
-the number of overflows is reached.
+the number of overflows is reached, and (other than by the tool) when a step or the check ends before that.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ class ReplayFiles:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, Any]] = {kind: {} for kind in _FILES}
+        self._is_changed = False
 
     def add(self, overflow: Overflow, rank: int, frames: list[list[Any]]) -> None:
         """Adds a call; saves its tensors now, before the program changes them."""
+        self._is_changed = True
         base, _, direction = overflow.name.rpartition(".")
         name = f"{base.replace('.', '_', 1)}_{overflow.number}"
         forward = f"{name}_forward"
@@ -50,7 +52,10 @@ class ReplayFiles:
         ]
 
     def write(self) -> None:
-        """Makes the files in the working directory."""
+        """Makes the files in the working directory, unless they are up to date."""
+        if not self._is_changed:
+            return
+        self._is_changed = False
         for kind, name in _FILES.items():
             if self._found[kind]:
                 path = Path(f"{name}_{os.getpid()}.json")

@@ -15,7 +15,7 @@ from ulpscope._capture.overflow_check import OverflowCheck
 from ulpscope._capture.settings import Settings, SettingsError
 from ulpscope.compat.arguments import check_registered
 from ulpscope.compat.torch_npu_hooks import place
-from ulpscope.compat.torch_npu_hooks.overflow import report_overflow
+from ulpscope.compat.torch_npu_hooks.overflow import OverflowReport
 from ulpscope.compat.torch_npu_hooks.steps import Schedule, step_schedule
 
 _log = logging.getLogger("ulpscope.compat.torch_npu_hooks")
@@ -257,6 +257,7 @@ def _mention_runtime_setting() -> None:
 def _check_overflow() -> None:
     global _overflow
     if _overflow is None:
-        _overflow = OverflowCheck(report_overflow)
+        report = OverflowReport()
+        _overflow = OverflowCheck(report.report, report.decide)
         _overflow.start()
     _overflow.clear()

@@ -19,6 +19,7 @@ use ulpscope_tensor::{DType, NumberKind, Scalar};
 use crate::capture::device::copies::Copies;
 use crate::capture::device::gpu_arrivals::{GpuArrivals, GpuBatch};
 use crate::capture::device::poller::Poller;
+use crate::capture::recorder::Recorder;
 
 /// Batches that wait before a call looks whether some have arrived.
 const MANY: usize = 64;
@@ -57,6 +58,8 @@ pub(in crate::capture) struct Arrivals {
     /// Those that get files.
     pub(in crate::capture) copies: Copies,
     poller: Mutex<Option<Poller>>,
+    /// Whose calls are judged by numbers that have arrived (task `overflow_check`), while some are not.
+    judge: Mutex<Option<Py<Recorder>>>,
 }
 
 impl Arrivals {
@@ -119,9 +122,20 @@ impl Arrivals {
         py.detach(|| poller.map(Poller::stop));
     }
 
-    /// Whether nothing is waiting that asks Python.
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.waiting).is_empty() && self.copies.is_empty()
+    /// Whether a batch or a copy is waiting, or a call for its numbers.
+    pub(super) fn is_waiting(&self) -> bool {
+        !lock(&self.waiting).is_empty() || !self.copies.is_empty() || lock(&self.judge).is_some()
+    }
+
+    /// Sets who judges calls when numbers have arrived; `None` when all are judged.
+    pub(in crate::capture) fn set_judge(&self, judge: Option<Py<Recorder>>) {
+        let _former = std::mem::replace(&mut *lock(&self.judge), judge);
+    }
+
+    /// Lets calls be judged whose numbers have arrived.
+    pub(super) fn judge(&self, py: Python<'_>) -> PyResult<()> {
+        let judge = lock(&self.judge).as_ref().map(|judge| judge.clone_ref(py));
+        judge.map_or(Ok(()), |judge| judge.get().judge_arrived(py))
     }
 
     fn take_arrived(&self, py: Python<'_>, awaited: Option<&Arc<LateNumbers>>) -> PyResult<()> {

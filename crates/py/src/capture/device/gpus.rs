@@ -57,7 +57,7 @@ impl Place {
 
 impl Recorder {
     /// Where a tensor is, if our own kernel can measure it there.
-    pub(super) fn place_on_gpu(&self, tensor: &Bound<'_, PyAny>, step: StepId) -> PyResult<Option<Place>> {
+    pub(super) fn place_on_gpu(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Place>> {
         if !self.recording.plan.measures_by_kernel() || !self.torch.is_on_gpu(tensor)? {
             return Ok(None);
         }
@@ -69,6 +69,7 @@ impl Recorder {
             Some(State::Ready(gpu, _)) => gpu,
             Some(State::Refused(refusal)) => {
                 // Once a step, and not for every tensor.
+                let step = self.locked(|state| state.id);
                 if lock(&refusal.noted).replace(step) != Some(step) {
                     self.note_refusal(found.device, &refusal.why);
                 }

@@ -44,9 +44,9 @@ impl Poller {
                 // Without the GIL, and often: the end of the step then finds little to write.
                 arrivals.gpu.write_arrived();
                 tick = if arrivals.gpu.is_used() { interval.min(OFTEN) } else { interval };
-                if last.elapsed() >= interval && !arrivals.is_empty() {
+                if last.elapsed() >= interval && arrivals.is_waiting() {
                     // Nothing is read while the interpreter ends. Only the main thread is interrupted.
-                    let _ = Python::try_attach(|py| arrivals.look(py));
+                    let _ = Python::try_attach(|py| arrivals.look(py).and_then(|()| arrivals.judge(py)));
                     last = Instant::now();
                 }
             }

@@ -29,6 +29,8 @@ const OUT_OF_MEMORY: &str = "OutOfMemoryError";
 pub(super) struct Queued {
     tensor: Py<PyAny>,
     pub(super) step: Arc<LateNumbers>,
+    /// Whether only the range of its values is asked for.
+    is_range: bool,
     pub(super) expected: Expected,
 }
 
@@ -61,11 +63,24 @@ impl Recorder {
         tensor: &Bound<'_, PyAny>,
         step: StepId,
     ) -> PyResult<Option<Remote>> {
-        let place = self.place_on_gpu(tensor, step)?;
+        match self.in_step(step, |state| Arc::clone(&state.numbers)) {
+            Some(numbers) => self.queue_for(tensor, numbers, false),
+            None => Ok(None),
+        }
+    }
+
+    /// The same for numbers that go elsewhere. For a range, no more is measured than its extent shows.
+    pub(in crate::capture) fn queue_for(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        numbers: Arc<LateNumbers>,
+        is_range: bool,
+    ) -> PyResult<Option<Remote>> {
+        let place = self.place_on_gpu(tensor)?;
         let (dtype, shape, has_digest) = match &place {
             Some(place) => {
                 let tensor = place.tensor();
-                let has_digest = self.recording.plan.digest.is_some() && !tensor.is_endless();
+                let has_digest = self.recording.plan.digest.is_some() && !is_range && !tensor.is_endless();
                 (tensor.dtype.printed_name().to_owned(), tensor.shape.clone(), has_digest)
             }
             None if !self.recording.plan.measures_by_torch() => return Ok(None),
@@ -79,11 +94,10 @@ impl Recorder {
             }
         };
         let Ok(parsed) = dtype.parse::<DType>() else { return Ok(None) };
-        let Some(numbers) = self.in_step(step, |state| Arc::clone(&state.numbers)) else { return Ok(None) };
         let ticket = numbers.ticket();
         let count = shape.iter().map(|&dim| dim as u64).product();
         let expected = Expected { ticket, dtype: parsed, count, is_scalar: shape.is_empty(), has_digest };
-        let queued = Queued { tensor: tensor.clone().unbind(), step: numbers, expected };
+        let queued = Queued { tensor: tensor.clone().unbind(), step: numbers, is_range, expected };
         QUEUE.with_borrow_mut(|queue| queue.push((queued, place)));
         Ok(Some(Remote { dtype, shape, ticket, has_digest }))
     }
@@ -124,7 +138,11 @@ impl Recorder {
             return measure_on_host(py, &step, batch);
         }
         let tensors = PyList::new(py, batch.iter().map(|queued| &queued.tensor))?;
-        match self.torch.front.bind(py).call_method1(intern!(py, "measure"), (tensors,)) {
+        let measure = match batch.iter().all(|queued| queued.is_range) {
+            true => intern!(py, "measure_range"),
+            false => intern!(py, "measure"),
+        };
+        match self.torch.front.bind(py).call_method1(measure, (tensors,)) {
             Ok(object) => {
                 let gpu = batch.first().map_or(Ok(None), |first| gpu_of(first.tensor.bind(py)))?;
                 let tensors = batch.into_iter().map(|queued| queued.expected).collect();

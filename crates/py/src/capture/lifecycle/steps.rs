@@ -49,7 +49,8 @@ impl Recorder {
         self.is_collecting.store(false, Ordering::Relaxed);
         let copied = self.arrivals.copies.write_all(py);
         let numbers = self.locked(|state| Arc::clone(&state.numbers));
-        let waited = copied.and(self.wait_for_numbers(py, &numbers));
+        let judged = self.judge_all(py);
+        let waited = copied.and(self.wait_for_numbers(py, &numbers)).and(judged);
         self.arrivals.rest(py);
         let settled = self.locked(|state| state.settle(&self.recording.plan, false));
         let finished = self.make_dump(py, settled, false);

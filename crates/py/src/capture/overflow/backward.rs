@@ -15,6 +15,7 @@ use crate::capture::gradients::backward_calls::describe;
 use crate::capture::gradients::graph::sequence_of;
 use crate::capture::lifecycle::failures::Of;
 use crate::capture::lifecycle::writing::not_written;
+use crate::capture::overflow::devices::Extent;
 use crate::capture::overflow::reaches::Found;
 use crate::capture::recorder::Recorder;
 
@@ -29,7 +30,7 @@ pub(super) struct Forward {
     name: ForwardName,
     step: StepId,
     /// How far its results went: gradients are computed from them.
-    results: Reach,
+    results: Extent,
     /// The step, counted from one, in which its backward call was written last.
     written_in: AtomicU64,
 }
@@ -44,11 +45,11 @@ impl Forward {
     /// A call of a function whose results are in range.
     pub(super) fn quick(base: &Arc<str>, number: u64, step: StepId) -> Forward {
         let name = ForwardName::Parts(Arc::clone(base), number);
-        Forward { name, step, results: Reach::InRange, written_in: AtomicU64::new(0) }
+        Forward { name, step, results: Extent::default(), written_in: AtomicU64::new(0) }
     }
 
     /// A call with a name.
-    pub(super) fn named(name: &Arc<str>, step: StepId, results: Reach) -> Forward {
+    pub(super) fn named(name: &Arc<str>, step: StepId, results: Extent) -> Forward {
         Forward { name: ForwardName::Made(Arc::clone(name)), step, results, written_in: AtomicU64::new(0) }
     }
 
@@ -72,6 +73,7 @@ impl OverflowHook {
     fn __call__(&self, given: &Bound<'_, PyAny>, taken: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = given.py();
         let recorder = self.recorder.bind(py).get();
+        recorder.end_run()?;
         if !recorder.is_checking() {
             return Ok(());
         }
@@ -110,27 +112,40 @@ impl OverflowHook {
         });
         let mut found = Found::default();
         recorder.look_at(given, &mut found, 0)?;
-        let is_plain = found.remote.is_empty() && recorder.recording.plan.would_overflow.is_none();
+        let is_flagged = recorder.take_flag(py)?;
+        let is_plain =
+            !is_flagged && found.remote.is_empty() && recorder.recording.plan.would_overflow.is_none();
         if found.reach == Reach::InRange && is_plain {
             recorder.skip_in_range(step);
             return Ok(None);
         }
         let name = self.name(step);
-        if !found.remote.is_empty() {
-            recorder.check_on_device(py, &name, &found.remote)?;
-        }
+        let results = recorder.extent_of(py, &found)?;
         if recorder.recording.plan.would_overflow.is_some() {
             recorder.in_step(step, |state| state.overflows.add_survival(&name, found.lost));
         }
-        let mut inputs = Found { reach: self.forward.results, ..Found::default() };
-        if found.reach > Reach::InRange {
-            match recorder.look_at(taken, &mut inputs, 0) {
-                Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
-                _ => {}
-            }
+        let is_judged_later = !results.there.is_empty() && !is_flagged;
+        if results.here == Reach::InRange && !is_judged_later && !is_flagged {
+            recorder.skip_in_range(step);
+            return Ok(None);
         }
+        let mut inputs = Found::default();
+        match recorder.look_at(taken, &mut inputs, 0) {
+            Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
+            _ => {}
+        }
+        let mut inputs = recorder.extent_of(py, &inputs)?;
+        inputs.add(&self.forward.results);
         let call = CallRecord::new(name, Kind::Api, step);
-        let Some(overflow) = Overflow::of(inputs.reach, found.reach) else {
+        if is_judged_later {
+            let later = recorder.for_later(py, &call, inputs, results)?;
+            return recorder.expect_call(self.recorder.bind(py), later);
+        }
+        let reaches = match is_flagged {
+            true => (Reach::InRange, Reach::Infinite),
+            false => (recorder.wait_for_extent(py, &inputs)?, results.here),
+        };
+        let Some(overflow) = Overflow::of(reaches.0, reaches.1) else {
             recorder.skip_in_range(step);
             return Ok(None);
         };
@@ -139,7 +154,7 @@ impl OverflowHook {
             None => self.write(recorder, &call, given, taken)?,
         }
         match overflow {
-            Overflow::Born => recorder.tell_overflow(py, overflow, &call.name),
+            Overflow::Born => recorder.tell_origin(py, &call.name),
             _ => Ok(None),
         }
     }

@@ -21,6 +21,7 @@ use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::lifecycle::settings::raised_by_test;
 use crate::capture::lifecycle::writing::not_written;
 use crate::capture::overflow::backward::Forward;
+use crate::capture::overflow::devices::Extent;
 use crate::capture::overflow::reaches::Found;
 use crate::capture::recorder::Recorder;
 
@@ -40,7 +41,7 @@ struct Before {
     /// The number that its first graph node would have.
     sequence: Option<u64>,
     /// How far the arguments go that it will change.
-    changed: Reach,
+    changed: Extent,
 }
 
 /// A call that has returned.
@@ -49,7 +50,7 @@ struct Returned<'a, 'py> {
     output: &'a Bound<'py, PyAny>,
     changed: &'a [Changed<'py>],
     /// How far the changed arguments went before it.
-    before: Reach,
+    before: &'a Extent,
 }
 
 /// Runs a call of a function, and checks its results. `unheard` runs our own code without the modes of the program.
@@ -66,6 +67,8 @@ pub(in crate::capture) fn check_call<'py>(
         true => recorder.torch.with_modes_disabled(py, body),
         false => caught(body),
     };
+    // What a device has shown meanwhile may end the run.
+    recorder.end_run()?;
     let mut before = None;
     if recorder.is_checking() {
         let looked = unheard(&mut || {
@@ -96,8 +99,8 @@ impl Recorder {
         let sequence =
             self.recording.plan.watches_gradients().then(|| self.torch.next_sequence(py)).transpose()?;
         let changed = match function.may_change() {
-            true => self.reach_before(&function.changed_by(arguments, arguments)?)?,
-            false => Reach::InRange,
+            true => self.extent_before(py, &function.changed_by(arguments, arguments)?)?,
+            false => Extent::default(),
         };
         Ok(Before { hint, sequence, changed })
     }
@@ -135,7 +138,7 @@ impl Recorder {
             false => Vec::new(),
         };
         call.sequence = before.sequence;
-        let returned = Returned { arguments, output, changed: &changed, before: before.changed };
+        let returned = Returned { arguments, output, changed: &changed, before: &before.changed };
         self.check_results(slf, call, &returned, Some(function))
     }
 
@@ -166,7 +169,7 @@ impl Recorder {
         if self.recording.plan.watches_gradients() {
             call.sequence = Some(self.torch.next_sequence(py)?);
         }
-        call.origins_before = self.locked(|state| state.overflows.origins());
+        call.began_at = self.overflow.devices.next_place();
         let kwargs = arguments.kwargs.map_or_else(|| PyDict::new(py), Clone::clone);
         call.passed = Some((arguments.args.clone().unbind(), kwargs.unbind()));
         Ok(call)
@@ -189,7 +192,7 @@ impl Recorder {
             None => (PyTuple::empty(py), PyDict::new(py)),
         };
         let arguments = Arguments { args: &args, kwargs: Some(&kwargs) };
-        let returned = Returned { arguments, output, changed: &[], before: Reach::InRange };
+        let returned = Returned { arguments, output, changed: &[], before: &Extent::default() };
         let ends_run = self.check_results(slf, call, &returned, None)?;
         self.overflow.keep_ending(ends_run);
         Ok(())
@@ -211,61 +214,79 @@ impl Recorder {
         for changed in returned.changed.iter().filter(|changed| !changed.argument.is(returned.output)) {
             self.look_at(&changed.argument, &mut found, 0)?;
         }
-        let mut overflow = None;
+        // Uninitialised memory says nothing.
+        let is_blank = is_blank(&call.name);
+        let results = match is_blank {
+            true => Extent::default(),
+            false => self.extent_of(py, &found)?,
+        };
+        let mut told = None;
         if call.forward_left_out.is_none() {
             if self.recording.plan.would_overflow.is_some() {
                 self.in_step(call.step, |state| state.overflows.add_survival(&call.name, found.lost));
             }
-            if !found.remote.is_empty() {
-                self.check_on_device(py, &call.name, &found.remote)?;
-            }
-            if found.reach > Reach::InRange && !is_blank(&call.name) {
+            let is_judged_later = !results.there.is_empty();
+            // The calls inside a module have been asked.
+            if function.is_some() && self.take_flag(py)? {
+                told =
+                    self.judge_at_once(py, &call, (Reach::InRange, Reach::Infinite), returned, function)?;
+            } else if results.here > Reach::InRange || is_judged_later {
                 let Returned { arguments, changed, before, .. } = returned;
-                let inputs = self.reach_of_inputs(&call.name, *arguments, changed, *before)?;
-                overflow = Overflow::of(inputs, found.reach).map(|overflow| {
-                    let is_from_inside = function.is_none()
-                        && self.locked(|state| state.overflows.origins() > call.origins_before);
-                    // The calls inside it have been checked: one of them is the origin.
-                    if is_from_inside { Overflow::InheritedInfinity } else { overflow }
-                });
-            } else if !returned.changed.is_empty() && found.remote.is_empty() {
-                self.note_in_range(returned.changed)?;
+                let inputs = self.extent_of_inputs(py, &call.name, *arguments, changed, before)?;
+                if is_judged_later {
+                    let mut later = self.for_later(py, &call, inputs, results.clone())?;
+                    later.began_at = function.is_none().then_some(call.began_at);
+                    told = self.expect_call(slf, later)?;
+                } else {
+                    let inputs = self.wait_for_extent(py, &inputs)?;
+                    told = self.judge_at_once(py, &call, (inputs, results.here), returned, function)?;
+                }
+            } else {
+                if !returned.changed.is_empty() && found.remote.is_empty() {
+                    self.note_in_range(returned.changed)?;
+                }
+                self.skip_in_range(call.step);
             }
         }
-        let told = match overflow {
-            Some(overflow) => self.found(py, &call, overflow, returned, function)?,
-            None => {
-                if call.forward_left_out.is_none() {
-                    self.skip_in_range(call.step);
-                }
-                None
-            }
-        };
         if let Some(first) = call.sequence.filter(|_| call.backward_left_out.is_none()) {
             let is_changing = !returned.changed.is_empty();
-            let forward = || Forward::named(&call.name, call.step, found.reach);
+            let forward = || Forward::named(&call.name, call.step, results);
             let watched = self.watch_nodes(slf, first, &found.tensors, is_changing, forward);
             self.guarded(py, Of::Beside(&call.name), watched)?;
         }
         Ok(told)
     }
 
-    /// Counts a call that overflowed, and writes it if it is to be written.
-    fn found(
+    /// Counts a call, and writes it if it is to be written.
+    fn judge_at_once(
         &self,
         py: Python<'_>,
         call: &CallInProgress,
-        overflow: Overflow,
+        (inputs, results): (Reach, Reach),
         returned: &Returned<'_, '_>,
         function: Option<&Function>,
     ) -> PyResult<Option<PyErr>> {
+        let Some(overflow) = Overflow::of(inputs, results) else {
+            self.skip_in_range(call.step);
+            return Ok(None);
+        };
+        // The calls inside it have been checked: one of them is the origin.
+        let is_from_inside = function.is_none() && self.overflow.devices.has_origin_since(call.began_at);
+        let overflow = if is_from_inside { Overflow::InheritedInfinity } else { overflow };
         let why_not = self.take_place_of(call, overflow);
         if let Some(why) = why_not {
             self.skip(call, why);
         } else {
             self.write_call(py, call, returned, function)?;
         }
-        if overflow == Overflow::Born { self.tell_overflow(py, overflow, &call.name) } else { Ok(None) }
+        if overflow == Overflow::Born { self.tell_origin(py, &call.name) } else { Ok(None) }
+    }
+
+    /// Reports a call that is written, or was left out for a limit, as an origin.
+    pub(super) fn tell_origin(&self, py: Python<'_>, call: &str) -> PyResult<Option<PyErr>> {
+        let devices = &self.overflow.devices;
+        devices.note_origin();
+        self.tell_overflow(py, Overflow::Born, call, devices.is_scaling(), None)
     }
 
     /// Counts an overflow; returns why its call is not written, if it is not.

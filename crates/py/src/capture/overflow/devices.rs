@@ -1,52 +1,391 @@
-//! Results on other devices: checked there, without waiting. The device keeps the number of the first bad call, which
-//! is read when the step ends.
+//! Values on other devices: measured there, without waiting, and judged when their numbers have arrived.
+//!
+//! ```text
+//! a call ──► its results and inputs are measured (device/queue.rs) ──► expected calls, in order
+//!                                                                        │ numbers arrive
+//! front, ledger ◄── born, inherited, saturated ◄── judged by later calls, by the thread, when the step ends
+//! ```
+//! Most inputs are results of earlier calls that were not changed since: their numbers are known, or on their way.
 
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use ulpscope_capture::{
+    CallRecord, CallStack, NOT_ARRIVED, ON_DEVICE, Overflow, PASSED_INFINITY, PASSED_NAN, SATURATED, StepId,
+};
+use ulpscope_dump::journal::encode::Ticket;
+use ulpscope_dump::writer::LateNumbers;
+use ulpscope_kernels::{Reach, Stats};
+use ulpscope_tensor::{DType, Scalar};
 
+use crate::capture::calls::call_in_progress::version;
+use crate::capture::overflow::SWEEP;
+use crate::capture::overflow::reaches::Found;
 use crate::capture::recorder::Recorder;
+use crate::capture::torch_api::Torch;
 
-/// The calls of a step whose results are on other devices, in order: a device counts them from zero.
+/// The ledger's note where a call was found after it had returned.
+const FOUND_LATER: &str = "overflow: calls on a device are found after they have returned: their tensors are not in \
+                           the dump; overflow_rank*.jsonl has their stacks";
+
+/// How long who needs all numbers sleeps while another thread judges.
+const BRIEFLY: Duration = Duration::from_micros(200);
+
+/// How far a tensor on a device goes, once its numbers have arrived.
+pub(super) struct Measured {
+    ticket: Ticket,
+    dtype: DType,
+    /// A [`Reach`] as a number, [`AWAITED`] or [`LOST`].
+    reach: AtomicU8,
+}
+
+const AWAITED: u8 = u8::MAX;
+const LOST: u8 = u8::MAX - 1;
+
+/// How far some values go: those that were read here, and those that devices measure.
+#[derive(Clone, Default)]
+pub(super) struct Extent {
+    pub(super) here: Reach,
+    pub(super) there: Vec<Arc<Measured>>,
+}
+
+impl Extent {
+    /// Values that were all read here.
+    pub(super) fn known(here: Reach) -> Extent {
+        Extent { here, there: Vec::new() }
+    }
+
+    /// Adds other values.
+    pub(super) fn add(&mut self, other: &Extent) {
+        self.here = self.here.max(other.here);
+        self.there.extend(other.there.iter().map(Arc::clone));
+    }
+}
+
+/// A call whose numbers have not all arrived.
+pub(super) struct ExpectedCall {
+    pub(super) name: Arc<str>,
+    pub(super) step: StepId,
+    pub(super) inputs: Extent,
+    pub(super) results: Extent,
+    pub(super) stack: Option<Arc<CallStack>>,
+    /// Whether the calls inside it were checked, too: its place when it began.
+    pub(super) began_at: Option<u64>,
+}
+
+struct Waiting {
+    call: ExpectedCall,
+    /// Its place in the order of the run.
+    place: u64,
+    /// Whether a loss scaler multiplied the loss with it.
+    is_scaling: bool,
+}
+
+/// Tensors whose numbers are known or on their way, by address: weak references and change counts.
+type Known = HashMap<usize, (Py<PyAny>, u64, Arc<Measured>)>;
+
+/// What is known of values on devices.
 #[derive(Default)]
 pub(in crate::capture) struct DeviceChecks {
-    calls: Mutex<Vec<Arc<str>>>,
+    /// Numbers that have arrived, and that no line has room for.
+    numbers: Arc<LateNumbers>,
+    known: Mutex<Known>,
+    waiting: Mutex<VecDeque<Waiting>>,
+    is_judged: AtomicBool,
+    /// How many calls had a place in the order of the run.
+    places: AtomicU64,
+    /// The place of the last origin, counted from one.
+    last_origin: AtomicU64,
+    /// Whether a loss scaler multiplies the loss right now.
+    is_scaling: AtomicBool,
 }
 
 impl DeviceChecks {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<str>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of the next call in the order of the run.
+    pub(super) fn next_place(&self) -> u64 {
+        self.places.load(Ordering::Relaxed)
+    }
+
+    /// Whether a call that began at a place has an origin inside it.
+    pub(super) fn has_origin_since(&self, place: u64) -> bool {
+        self.last_origin.load(Ordering::Relaxed) > place
+    }
+
+    /// Notes that a call that was judged at once is an origin.
+    pub(super) fn note_origin(&self) {
+        let place = self.places.fetch_add(1, Ordering::Relaxed);
+        self.last_origin.fetch_max(place + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_scaling(&self) -> bool {
+        self.is_scaling.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::capture) fn set_scaling(&self, is_scaling: bool) {
+        self.is_scaling.store(is_scaling, Ordering::Relaxed);
+    }
+
+    /// How far a tensor goes, if its numbers have arrived.
+    fn reach(&self, measured: &Measured) -> u8 {
+        let known = measured.reach.load(Ordering::Acquire);
+        if known != AWAITED {
+            return known;
+        }
+        match self.numbers.take(measured.ticket) {
+            Some(numbers) => {
+                let reach = reach_of(&numbers.stats, measured.dtype) as u8;
+                measured.reach.store(reach, Ordering::Release);
+                reach
+            }
+            // Another thread may have taken them meanwhile.
+            None => measured.reach.load(Ordering::Acquire),
+        }
+    }
+
+    /// How far values go, if all numbers have arrived. Those that are lost count as in range.
+    fn reach_of(&self, extent: &Extent) -> Option<Reach> {
+        let mut worst = extent.here;
+        for measured in &extent.there {
+            match self.reach(measured) {
+                AWAITED => return None,
+                LOST => {}
+                found => worst = worst.max(reach_from(found)),
+            }
+        }
+        Some(worst)
     }
 }
 
 impl Recorder {
-    /// Lets a device check the results of a call.
-    pub(super) fn check_on_device(
-        &self,
-        py: Python<'_>,
-        call: &Arc<str>,
-        tensors: &[Bound<'_, PyAny>],
-    ) -> PyResult<()> {
-        let number = {
-            let mut calls = self.overflow.devices.lock();
-            calls.push(Arc::clone(call));
-            calls.len() - 1
-        };
-        let tensors = PyList::new(py, tensors)?;
-        let front = self.torch.front.bind(py);
-        front.call_method1(intern!(py, "check_on_device"), (tensors, number)).map(|_| ())
+    /// How far values go, with those that their devices begin to measure now.
+    pub(super) fn extent_of(&self, py: Python<'_>, found: &Found<'_>) -> PyResult<Extent> {
+        let mut extent = Extent::known(found.reach);
+        for tensor in &found.remote {
+            extent.there.extend(self.measured(tensor)?);
+        }
+        self.measure_queued(py)?;
+        Ok(extent)
     }
 
-    /// Reads which call of the step was the first with a bad result on a device; waits for the device.
-    pub(in crate::capture) fn read_devices(&self, py: Python<'_>) -> PyResult<Option<Arc<str>>> {
-        let calls = std::mem::take(&mut *self.overflow.devices.lock());
-        if calls.is_empty() {
+    /// A tensor that its device measures, or has measured since its last change; `None` if it has no floats.
+    fn measured(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Measured>>> {
+        let py = tensor.py();
+        let dtype = tensor.getattr(intern!(py, "dtype"))?;
+        let is = |what: &Bound<'_, pyo3::types::PyString>| dtype.getattr(what)?.is_truthy();
+        if !is(intern!(py, "is_floating_point"))? && !is(intern!(py, "is_complex"))? {
             return Ok(None);
         }
-        let front = self.torch.front.bind(py);
-        let first: Option<usize> = front.call_method0(intern!(py, "first_on_device"))?.extract()?;
-        Ok(first.and_then(|first| calls.get(first).cloned()))
+        let devices = &self.overflow.devices;
+        let at = version(tensor);
+        if let Some((address, now)) = at
+            && let Some((reference, then, measured)) = devices.known().get(&address)
+            && *then == now
+            && Torch::refers_to(reference, tensor)
+        {
+            return Ok(Some(Arc::clone(measured)));
+        }
+        let Some(remote) = self.queue_for(tensor, Arc::clone(&devices.numbers), true)? else {
+            return Ok(None);
+        };
+        let Ok(dtype) = remote.dtype.parse() else { return Ok(None) };
+        let measured = Arc::new(Measured { ticket: remote.ticket, dtype, reach: AtomicU8::new(AWAITED) });
+        if let Some((address, now)) = at {
+            let reference = self.torch.weak_reference(tensor)?;
+            let _freed = {
+                let mut known = devices.known();
+                let freed =
+                    if known.len() >= SWEEP { std::mem::take(&mut *known) } else { Default::default() };
+                (freed, known.insert(address, (reference, now, Arc::clone(&measured))))
+            };
+        }
+        Ok(Some(measured))
+    }
+
+    /// How far values go, after waiting for their numbers. Only for a call with a bad result in ordinary memory: torch has
+    /// waited for that.
+    pub(super) fn wait_for_extent(&self, py: Python<'_>, extent: &Extent) -> PyResult<Reach> {
+        let devices = &self.overflow.devices;
+        if devices.reach_of(extent).is_none() {
+            self.arrivals.wait_for(py, &devices.numbers)?;
+        }
+        Ok(devices.reach_of(extent).unwrap_or(extent.here))
+    }
+
+    /// Adds a call that is judged when its numbers have arrived. Returns the error that ends the run, if an earlier call
+    /// does.
+    pub(super) fn expect_call(
+        &self,
+        slf: &Bound<'_, Recorder>,
+        call: ExpectedCall,
+    ) -> PyResult<Option<PyErr>> {
+        let devices = &self.overflow.devices;
+        let is_scaling = devices.is_scaling();
+        let is_first = {
+            let mut waiting = devices.waiting();
+            let place = devices.places.fetch_add(1, Ordering::Relaxed);
+            waiting.push_back(Waiting { call, place, is_scaling });
+            waiting.len() == 1
+        };
+        if is_first {
+            self.arrivals.set_judge(Some(slf.clone().unbind()));
+        }
+        self.judge_arrived(slf.py())?;
+        Ok(self.overflow.take_ending())
+    }
+
+    /// Judges the calls whose numbers have arrived, in order. An error that ends the run is kept for `end_run`.
+    pub(in crate::capture) fn judge_arrived(&self, py: Python<'_>) -> PyResult<()> {
+        match Judging::begin(&self.overflow.devices.is_judged) {
+            Some(_judging) => self.judge_waiting(py, false),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the devices, and judges all calls so far. An error that ends the run is kept for `end_run`.
+    pub(in crate::capture) fn judge_all(&self, py: Python<'_>) -> PyResult<()> {
+        let devices = &self.overflow.devices;
+        if !self.is_own_process() || devices.waiting().is_empty() {
+            return Ok(());
+        }
+        let waited = self.arrivals.wait_for(py, &devices.numbers);
+        let _judging = loop {
+            match Judging::begin(&devices.is_judged) {
+                Some(judging) => break judging,
+                None => py.detach(|| std::thread::sleep(BRIEFLY)),
+            }
+        };
+        self.judge_waiting(py, true)?;
+        waited
+    }
+
+    fn judge_waiting(&self, py: Python<'_>, are_lost: bool) -> PyResult<()> {
+        let devices = &self.overflow.devices;
+        loop {
+            let mut waiting = devices.waiting();
+            let Some(Waiting { call, .. }) = waiting.front() else { break };
+            let mut reaches = (devices.reach_of(&call.inputs), devices.reach_of(&call.results));
+            if are_lost && (reaches.0.is_none() || reaches.1.is_none()) {
+                let lost = call.inputs.there.iter().chain(&call.results.there);
+                lost.filter(|one| devices.reach(one) == AWAITED).for_each(|one| {
+                    one.reach.store(LOST, Ordering::Release);
+                    self.in_step(call.step, |state| state.ledger.unread(NOT_ARRIVED.to_owned()));
+                });
+                reaches = (devices.reach_of(&call.inputs), devices.reach_of(&call.results));
+            }
+            let (Some(inputs), Some(results)) = reaches else { break };
+            let front = waiting.pop_front();
+            drop(waiting);
+            if let Some(front) = front {
+                self.judge(py, &front, Overflow::of(inputs, results))?;
+            }
+        }
+        if devices.waiting().is_empty() {
+            self.arrivals.set_judge(None);
+        }
+        Ok(())
+    }
+
+    fn judge(&self, py: Python<'_>, waiting: &Waiting, overflow: Option<Overflow>) -> PyResult<()> {
+        let Waiting { call, place, is_scaling } = waiting;
+        let devices = &self.overflow.devices;
+        let Some(overflow) = overflow else {
+            self.skip_in_range(call.step);
+            return Ok(());
+        };
+        // The calls inside it have been judged: one of them is the origin.
+        let is_from_inside = call.began_at.is_some_and(|place| devices.has_origin_since(place));
+        let overflow = if is_from_inside { Overflow::InheritedInfinity } else { overflow };
+        self.in_step(call.step, |state| {
+            let is_news = state.overflows.add(overflow, &call.name);
+            state.ledger.skip(match overflow {
+                _ if is_news => ON_DEVICE,
+                Overflow::InheritedInfinity => PASSED_INFINITY,
+                Overflow::Saturated => SATURATED,
+                Overflow::Born | Overflow::InheritedNan => PASSED_NAN,
+            });
+            if is_news {
+                state.note_once(FOUND_LATER);
+            }
+        });
+        if overflow != Overflow::Born {
+            return Ok(());
+        }
+        devices.last_origin.fetch_max(place + 1, Ordering::Relaxed);
+        if self.overflow.is_done() {
+            return Ok(());
+        }
+        let frames = call.stack.as_ref().map_or("[]", |stack| stack.frames.as_str());
+        let ending = self.tell_overflow(py, overflow, &call.name, *is_scaling, Some(frames))?;
+        self.overflow.keep_ending(ending);
+        Ok(())
+    }
+
+    /// The stack of a call that is judged later.
+    pub(super) fn stack_for_later(&self, py: Python<'_>) -> PyResult<Option<Arc<CallStack>>> {
+        if self.recording.plan.stacks { self.stacks.current(py, &self.torch) } else { Ok(None) }
+    }
+
+    /// A call that is judged later.
+    pub(super) fn for_later(
+        &self,
+        py: Python<'_>,
+        call: &CallRecord,
+        inputs: Extent,
+        results: Extent,
+    ) -> PyResult<ExpectedCall> {
+        let stack = self.stack_for_later(py)?;
+        Ok(ExpectedCall {
+            name: Arc::clone(&call.name),
+            step: call.step,
+            inputs,
+            results,
+            stack,
+            began_at: None,
+        })
+    }
+}
+
+/// While it is alive, no other thread judges: calls are reported in order.
+struct Judging<'a>(&'a AtomicBool);
+
+impl<'a> Judging<'a> {
+    fn begin(is_judged: &'a AtomicBool) -> Option<Judging<'a>> {
+        (!is_judged.swap(true, Ordering::Acquire)).then_some(Judging(is_judged))
+    }
+}
+
+impl Drop for Judging<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+fn reach_from(number: u8) -> Reach {
+    [Reach::InRange, Reach::AtLimit, Reach::Infinite, Reach::Nan][usize::from(number.min(3))]
+}
+
+fn reach_of(stats: &Stats, dtype: DType) -> Reach {
+    let limit = dtype.float_limits().map_or(f64::INFINITY, |limits| limits.max);
+    let is_at_limit = |extreme: &Option<Scalar>| match extreme {
+        Some(Scalar::Float(value)) => value.abs() >= limit,
+        _ => false,
+    };
+    match stats {
+        stats if stats.nan > 0 => Reach::Nan,
+        stats if stats.pos_inf + stats.neg_inf > 0 => Reach::Infinite,
+        stats if is_at_limit(&stats.finite_max) || is_at_limit(&stats.finite_min) => Reach::AtLimit,
+        _ => Reach::InRange,
     }
 }

@@ -13,6 +13,7 @@ use crate::capture::calls::call_in_progress::version;
 use crate::capture::calls::functions::Changed;
 use crate::capture::describe::tensors::LONG;
 use crate::capture::overflow::SWEEP;
+use crate::capture::overflow::devices::Extent;
 use crate::capture::recorder::Recorder;
 use crate::capture::torch_api::Torch;
 use crate::input::Input;
@@ -154,7 +155,7 @@ impl Recorder {
     }
 
     /// How far arguments go that a call is about to change in place: afterwards it is too late.
-    pub(super) fn reach_before(&self, changed: &[Changed<'_>]) -> PyResult<Reach> {
+    pub(super) fn extent_before(&self, py: Python<'_>, changed: &[Changed<'_>]) -> PyResult<Extent> {
         let mut found = Found::default();
         for Changed { argument, .. } in changed {
             match argument.cast::<PyList>() {
@@ -162,7 +163,7 @@ impl Recorder {
                 Err(_) => self.look_before(argument, &mut found)?,
             }
         }
-        Ok(found.reach)
+        self.extent_of(py, &found)
     }
 
     fn look_before<'py>(&self, tensor: &Bound<'py, PyAny>, found: &mut Found<'py>) -> PyResult<()> {
@@ -207,17 +208,17 @@ impl Recorder {
     }
 
     /// How far the inputs of a call go, after it. Those that it changed count as they were before.
-    pub(super) fn reach_of_inputs(
+    pub(super) fn extent_of_inputs(
         &self,
+        py: Python<'_>,
         call: &str,
         arguments: Arguments<'_, '_>,
         changed: &[Changed<'_>],
-        before: Reach,
-    ) -> PyResult<Reach> {
+        before: &Extent,
+    ) -> PyResult<Extent> {
         // Assigning to a part leaves the rest as it was.
         let is_overwritten = overwrites_first(call) && !call.contains(".__setitem__.");
-        let mut found =
-            Found { reach: if is_overwritten { Reach::InRange } else { before }, ..Found::default() };
+        let mut found = Found::default();
         let is_changed =
             |argument: &Bound<'_, PyAny>| changed.iter().any(|changed| changed.argument.is(argument));
         for argument in arguments.args.iter().filter(|argument| !is_changed(argument)) {
@@ -229,7 +230,11 @@ impl Recorder {
                 self.look_at_input(&argument, &mut found)?;
             }
         }
-        Ok(found.reach)
+        let mut extent = self.extent_of(py, &found)?;
+        if !is_overwritten {
+            extent.add(before);
+        }
+        Ok(extent)
     }
 
     /// An input that cannot be read says nothing.
