@@ -90,8 +90,7 @@ def test_the_rows_of_the_older_tool(acl: Path, tmp_path: Path, case: str, words:
             assert (row["DataType"], row["golden DataType"]) == (peer["DataType"], peer["golden DataType"])
             for name in MEASURED:
                 # The older tool sums in float32: the last of six decimals may differ, and more of a long sum.
-                tolerance = {"rel": 2e-7, "abs": 1.1e-6}
-                assert float(row[name]) == pytest.approx(float(peer[name]), **tolerance), (row, name)
+                assert float(row[name]) == pytest.approx(float(peer[name]), rel=2e-7, abs=1.1e-6), (row, name)
             assert peer["CompareFailReason"] in row["CompareFailReason"]
         elif "no the ground truth dump file" in peer["CompareFailReason"]:
             # The older tool does not know that _arg_x_0_0 is the placeholder x: the true rows are compared.

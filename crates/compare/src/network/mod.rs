@@ -23,7 +23,9 @@ mod unit;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use ulpscope_dump::{Dump, Rank, RankPlace, Select, Tool};
+/// Which steps and devices: part of a request.
+pub use ulpscope_dump::Select;
+use ulpscope_dump::{Dump, Rank, RankPlace, Tool};
 
 use golden::Golden;
 pub use network_error::NetworkError;
