@@ -9,9 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 TABLE = Path(__file__).with_name("guide_rows.txt")
 ROWS = [*(f"T{n}" for n in range(1, 68)), *(f"S{n}" for n in range(1, 42)), *(f"R{n}" for n in range(1, 10))]
-# T12: how much of graph and dump belong together is said by the comparison of a whole network.
 # S41: a link in the guide.
-ELSEWHERE = {"T12", "S41"}
+ELSEWHERE = {"S41"}
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -307,6 +308,37 @@ def test_ac_alone_does_not_compare_and_names_what_is_missing(data: Path) -> None
     ]
 
 
+def rows_of(sheet: Path) -> dict[tuple[str, ...], dict[str, str]]:
+    """Rows by operator and tensor."""
+    with sheet.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {(row["NPUDump"], row["GroundTruth"], row["TensorIndex"]): row for row in rows}
+
+
+@pytest.mark.parametrize("command", ["vc", f"vc -lt {DUMP} -rt precision_data/tf/dump -g {GRAPH}", "ac -c"])
+def test_the_whole_network_is_compared_with_tensorflow(acl: Path, data: Path, command: str) -> None:
+    ended = shell(data, f"{command}\n")
+    assert ended.returncode == 0
+    assert "of 36 operators of the graph have no dump file" in ended.stderr
+    assert "Find 3 ops less then 0.98" in ended.stdout
+    [sheet] = (data / "precision_data/temp/vector_compare").rglob("result_*.csv")
+    [theirs] = (acl / "expected/precision_tool_temp/vector_compare/20261115062130").glob("*.csv")
+    assert sheet.read_text().splitlines()[0] == theirs.read_text().splitlines()[0]
+    ours, peers = rows_of(sheet), rows_of(theirs)
+    assert ours.keys() == peers.keys()
+    measured = [key for key, row in peers.items() if row["CosineSimilarity"] not in ("NaN", "")]
+    assert len(measured) == 39
+    for key in measured:
+        expected = pytest.approx(float(peers[key]["CosineSimilarity"]), abs=2e-6)
+        assert float(ours[key]["CosineSimilarity"]) == expected
+
+
+def test_a_network_needs_its_graph(data: Path) -> None:
+    ended = shell(data, f"vc -lt {DUMP} -rt precision_data/tf/dump\n")
+    assert ended.returncode == 2
+    assert "operators of TensorFlow are found through the graph: add -g GRAPH" in ended.stderr
+
+
 @pytest.mark.parametrize("form", ["object", "list", "glued"])
 def test_fusion_results_of_every_form(data: Path, form: str) -> None:
     graph = json.loads((data / "fusion_result.json").read_text())[0]
@@ -327,7 +359,7 @@ def test_fusion_results_of_every_form(data: Path, form: str) -> None:
     (folder / "fusion_result.json").write_text('{"graph_fusion": ')
     ended = shell(data, "ac\n")
     assert ended.returncode == 2
-    assert "fusion_result.json: byte 0: expected an object" in ended.stderr
+    assert "fusion_result.json: line 1, byte 16: truncated: expected a value" in ended.stderr
     assert "[Overflow] Find [2]" in ended.stdout
 
 
