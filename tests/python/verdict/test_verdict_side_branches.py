@@ -53,7 +53,9 @@ def norm(model: nn.Module, logits: Tensor, labels: Tensor, loss: Tensor) -> Any:
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
 @pytest.mark.parametrize(
-    ("before", "after"), [(item, None), (accuracy, None), (spread, None), (None, norm)], ids=repr
+    ("before", "after"),
+    [(item, None), (accuracy, None), (spread, None), (None, norm)],
+    ids=["item", "accuracy", "spread", "norm"],
 )
 def test_runs_that_differ_only_in_them_agree(
     before: Logs | None, after: Logs | None, task: str, tmp_path: Path
