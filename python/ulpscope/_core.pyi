@@ -620,6 +620,9 @@ class DumpTensor:
     def shape(self) -> list[int] | None:
         """The dimensions; ``None`` if they were not recorded."""
     @property
+    def strides(self) -> list[int] | None:
+        """The strides in elements; ``None`` if they were not recorded."""
+    @property
     def requires_grad(self) -> bool:
         """Whether it required a gradient."""
     @property

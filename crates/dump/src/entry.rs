@@ -78,6 +78,8 @@ pub struct TensorEntry {
     pub dtype: String,
     /// The dimensions; nothing if they are not a list of integers from 0 up.
     pub shape: Option<Vec<u64>>,
+    /// The strides in elements, one for each dimension, if the capture recorded them.
+    pub strides: Option<Vec<u64>>,
     /// The summaries of [`ulpscope_kernels::RECORDED`] as written: numbers, booleans, words. `Null` if there is none.
     pub stats: [Json; SUMMARIES],
     /// Whether it requires a gradient, as written; `Null` if the tool does not record it.
@@ -151,6 +153,7 @@ impl TensorEntry {
             class: String::new(),
             dtype,
             shape,
+            strides: None,
             stats: [const { Json::Null }; SUMMARIES],
             requires_grad: Json::Null,
             digest: None,

@@ -401,12 +401,21 @@ fn further(tensor: &TensorItem) -> Vec<(&'static Statistic, Json)> {
         .collect()
 }
 
+fn strides(tensor: &TensorItem) -> Option<Vec<u64>> {
+    let Json::List(strides) = tensor.get("stride")? else { return None };
+    let number =
+        |stride: &Json| if let Json::Int(stride) = stride { u64::try_from(*stride).ok() } else { None };
+    let strides: Vec<u64> = strides.iter().map(number).collect::<Option<_>>()?;
+    (tensor.shape()?.len() == strides.len()).then_some(strides)
+}
+
 pub(crate) fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
     let stat = |key: &str| tensor.get(key).cloned().unwrap_or(Json::Null);
     TensorEntry {
         class: tensor.class().unwrap_or_default().to_owned(),
         dtype: tensor.dtype().unwrap_or_default().to_owned(),
         shape: tensor.shape(),
+        strides: strides(tensor),
         stats: SUMMARY_KEYS.map(stat),
         requires_grad: stat("requires_grad"),
         digest: tensor.digest().map(str::to_owned),

@@ -221,6 +221,12 @@ impl DumpTensor {
         self.entry.shape.clone()
     }
 
+    /// The strides in elements; None if they were not recorded.
+    #[getter]
+    fn strides(&self) -> Option<Vec<u64>> {
+        self.entry.strides.clone()
+    }
+
     /// Whether it required a gradient.
     #[getter]
     fn requires_grad(&self) -> bool {

@@ -38,6 +38,8 @@ class UnreadableError(NotReplayableError):
 
 # A hostile dump may describe tensors of any size without their elements. They are drawn in float64: 2 GiB.
 MAX_ELEMENTS = 1 << 28
+# Memory of a tensor with gaps, in multiples of its elements: a slice of q, k and v in one has three.
+MOST_GAPS = 4
 
 
 @dataclass
@@ -165,14 +167,33 @@ class Rebuilder:
             raise NotReplayableError(f"{place} is uninitialised memory")
         found = loaded(recorded, place)
         if found is not None:
-            return ArgumentTensor(recorded, found, False)
+            return ArgumentTensor(recorded, laid_out(found, recorded.strides), False)
         dtype = DTYPES.get(recorded.dtype)
         if dtype is None or recorded.shape is None:
             raise NotReplayableError(f"dtype or shape of {place} are unknown")
         shape = tuple(recorded.shape)
         if math.prod(shape) > MAX_ELEMENTS:
             raise NotReplayableError(f"{place} has more than {MAX_ELEMENTS} elements, and none is recorded")
-        return ArgumentTensor(recorded, drawn(recorded, dtype, shape, self._seed, place), True)
+        values = drawn(recorded, dtype, shape, self._seed, place)
+        return ArgumentTensor(recorded, laid_out(values, recorded.strides), True)
+
+
+def laid_out(values: torch.Tensor, strides: list[int] | None) -> torch.Tensor:
+    """Values at the recorded strides: some functions compute differently, or only, in some layouts.
+
+    Repeated elements, and those with large gaps between them, as in a column of a matrix, stay as they are.
+    """
+    if strides is None or len(strides) != values.dim() or tuple(strides) == values.stride():
+        return values
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
+    if not values.numel() <= extent <= MOST_GAPS * values.numel():
+        return values
+    memory = torch.empty(extent, dtype=values.dtype).as_strided(values.shape, strides)
+    try:
+        return memory.copy_(values)
+    except RuntimeError:
+        # Several elements at one place.
+        return values
 
 
 def same_elements(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:

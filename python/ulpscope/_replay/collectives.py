@@ -8,7 +8,6 @@ A process starts for each rank of the dump; their number is limited, and so is t
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -75,9 +74,15 @@ class Collectives:
             self._skip(ranks, "a collective needs the dumps of all its ranks: rank0, rank1, …")
             return
         if len(ranks) > MAX_PROCESSES:
-            raise ValueError(
-                f"{dump} has {len(ranks)} ranks; collectives are made again with at most {MAX_PROCESSES}"
+            self._skip(
+                ranks, f"a collective of {len(ranks)} ranks: they are made again with at most {MAX_PROCESSES}"
             )
+            return
+        for rank in ranks:
+            for found in _calls(rank):
+                if rank.call(found.forward) is None:
+                    reason = f"a collective: {rank.tool} does not record all arguments of a call"
+                    self._add(rank, found, {"reason": reason})
         wanted = []
         for together in _together(numbers):
             reason = _missing(together, numbers)
@@ -168,28 +173,28 @@ def _run(
     """Runs the processes; the results of each rank, one for each of its calls."""
     groups = sorted({one.group for one in wanted if set(one.group) != set(members)})
     with tempfile.TemporaryDirectory(prefix="ulpscope-collectives-") as folder:
-        processes = {}
-        for index, rank in enumerate(members):
-            request = {
-                "dump": str(dump),
-                "step": step,
-                "ranks": members,
-                "index": index,
-                "groups": groups,
-                "calls": [
-                    (part.found.forward, part.found.name, one.group)
-                    for one in wanted
-                    for part in one.parts
-                    if part.rank == rank
-                ],
-                "folder": folder,
-                "limit": TIME_LIMIT,
-            }
-            processes[rank] = _start(request, Path(folder) / f"rank{index}.jsonl")
+        processes: list[subprocess.Popen[bytes]] = []
         try:
-            reason = _wait(list(processes.values()), Path(folder))
+            for index, rank in enumerate(members):
+                request = {
+                    "dump": str(dump),
+                    "step": step,
+                    "ranks": members,
+                    "index": index,
+                    "groups": groups,
+                    "calls": [
+                        (part.found.forward, part.found.name, one.group)
+                        for one in wanted
+                        for part in one.parts
+                        if part.rank == rank
+                    ],
+                    "folder": folder,
+                    "limit": TIME_LIMIT,
+                }
+                processes.append(_start(request, Path(folder) / f"rank{index}.jsonl"))
+            reason = _wait(processes, Path(folder))
         finally:
-            for process in processes.values():
+            for process in processes:
                 if process.poll() is None:
                     process.kill()
                 process.wait()
@@ -200,18 +205,20 @@ def _run(
 
 
 def _start(request: dict[str, Any], output: Path) -> subprocess.Popen[bytes]:
-    with output.open("wb") as file, output.with_suffix(".err").open("wb") as errors:
-        process = subprocess.Popen(
+    # A file: a long request would fill a pipe, and wait until the process has imported torch.
+    asked = output.with_suffix(".json")
+    asked.write_text(json.dumps(request), encoding="utf-8")
+    with (
+        asked.open("rb") as given,
+        output.open("wb") as file,
+        output.with_suffix(".err").open("wb") as errors,
+    ):
+        return subprocess.Popen(
             [sys.executable, "-m", "ulpscope._replay.collective_process"],
-            stdin=subprocess.PIPE,
+            stdin=given,
             stdout=file,
             stderr=errors,
         )
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(request).encode())
-        process.stdin.close()
-    return process
 
 
 def _wait(processes: list[subprocess.Popen[bytes]], folder: Path) -> str:

@@ -119,3 +119,37 @@ def test_a_wrong_gradient_of_a_device_is_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(F, "silu", silu)
     [call] = ulpscope.check(dump).calls
     assert (call.forward, call.backward) == ("pass", "error")
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_recorded_strides_are_those_of_the_inputs(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = torch.arange(120.0).reshape(2, 3, 4, 5)
+    given = [
+        whole.to(memory_format=torch.channels_last),
+        whole.transpose(1, 3),
+        whole[..., ::2],
+        # A column of a large matrix, and repeated elements: these have gaps, or too few places.
+        torch.arange(400.0).reshape(20, 20)[:, 3],
+        torch.ones(3, 1).expand(3, 4),
+    ]
+    with ulpscope.capture(tmp_path, level="L1", task=task, strides=True):
+        for one in given:
+            torch.sin(one)
+    seen: list[Tensor] = []
+    right = torch.sin
+
+    def sin(x: Tensor) -> Tensor:
+        if x.dtype == torch.float32:
+            seen.append(x)
+        return right(x)
+
+    monkeypatch.setattr(torch, "sin", sin)
+    # Each call is made again in its own precision, too.
+    assert ulpscope.check(tmp_path, device="cpu").failed == []
+    laid_out = {one.shape: one.stride() for one in seen}
+    expected = {one.shape: one.stride() for one in given[:2]}
+    assert {shape: laid_out[shape] for shape in expected} == expected
+    assert laid_out[given[3].shape] == (1,)
+    assert laid_out[given[4].shape] == (4, 1)

@@ -137,3 +137,15 @@ def test_without_the_option_they_are_listed(recorded: Path) -> None:
 def test_only_the_selected_rank_is_reported(recorded: Path) -> None:
     result = ulpscope.check(recorded, rank=1, white_list=["all_reduce"], collectives=True)
     assert {(call.rank, call.forward) for call in result.calls} == {("rank1", "pass")}
+
+
+def test_too_many_ranks_are_listed(recorded: Path, tmp_path: Path) -> None:
+    step = next(recorded.glob("step*"))
+    for number in range(65):
+        rank = tmp_path / step.name / f"rank{number}"
+        rank.mkdir(parents=True)
+        for name in ("dump.json", "construct.json", "stack.json"):
+            shutil.copy(step / "rank0" / name, rank / name)
+    result = ulpscope.check(tmp_path, rank=[64], collectives=True)
+    reasons = {call.message for call in result.calls if call.call.startswith("Distributed.")}
+    assert reasons == {"a collective of 65 ranks: they are made again with at most 64"}

@@ -313,14 +313,14 @@ impl Walk<'_> {
                 if results(unit).any(|result| differs(&result)) { Class::Inherited } else { Class::Equal };
             return known;
         }
-        if let Some((number, _)) = results(unit).next().filter(|_| self.decided.is_guilty(at)) {
+        if let Some((number, _)) = results(unit).next().filter(|_| self.decided.is_wrong(at)) {
             return self.proven(at, number);
         }
-        let is_innocent = self.decided.is_innocent(at);
+        let is_cleared = self.decided.is_cleared(at);
         let loose = self.works_on_differing(at) || self.flow.operations[at].is_steep && self.taken(at) > 0.0;
         let exact = results(unit).find(|(_, entry)| entry.state == Seeing::Differs);
         if let Some((number, entry)) =
-            exact.filter(|(number, _)| !loose && !is_innocent && !self.noise.of(at, *number).differs)
+            exact.filter(|(number, _)| !loose && !is_cleared && !self.noise.of(at, *number).differs)
         {
             // By statistics alone, what it works on may have differed without showing.
             let untouched = self.taken(at) == 0.0
@@ -355,7 +355,7 @@ impl Walk<'_> {
             let taken = self.taken(at);
             // Behind an error that is known, another has to stand out from it.
             let may_be_its = known.from.is_some() && taken > 0.0;
-            let is_open = !is_innocent && (!may_be_its || taken < BEYOND_LINEAR);
+            let is_open = !is_cleared && (!may_be_its || taken < BEYOND_LINEAR);
             let doubt = if may_be_its { times / BESIDE_KNOWN } else { times };
             let stands_out = is_open && (doubt > 1.0 || !may_be_its && self.is_gone(at, excess));
             known.doubt = if is_open && !loose { doubt } else { 0.0 };
@@ -381,7 +381,7 @@ impl Walk<'_> {
             Class::Equal
         } else if known.from.is_some() && !self.excesses[at].is_empty()
             || loose
-            || is_innocent && self.taken(at) > 0.0
+            || is_cleared && self.taken(at) > 0.0
         {
             Class::Inherited
         } else if states.all(Seeing::is_open) {

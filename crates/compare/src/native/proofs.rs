@@ -3,7 +3,7 @@
 //! ```text
 //! conclude ──► the first blamed call that was not replayed yet ──► replay both sides
 //!    ▲            proved, not replayable ──► the next one
-//!    └────────────refuted: the call is innocent ──► those that made its inputs: is one of them wrong on one side alone?
+//!    └────────────refuted: the call is cleared ──► those that made its inputs: is one of them wrong on one side alone?
 //! ```
 //! Then calls beside the blamed ones are replayed: those that made their differing inputs, and those that nearly were
 //! blamed. One that is wrong on one side alone is blamed too.
@@ -32,24 +32,24 @@ const LEAST_DOUBT: f64 = 0.5;
 /// Calls that are replayed on the way back from a refuted one.
 const MOST_BEFORE: usize = 8;
 
-const NOT_ASKED: &str = "64 calls of this rank were replayed before it, and no more are";
+const NOT_ASKED: &str = "as many calls of this rank as are replayed came before it";
 
 /// What replay has decided.
 #[derive(Debug, Default)]
 pub(super) struct Decided {
-    innocent: HashSet<usize>,
-    guilty: HashSet<usize>,
+    cleared: HashSet<usize>,
+    wrong: HashSet<usize>,
 }
 
 impl Decided {
     /// Whether both sides computed what their inputs give.
-    pub(super) fn is_innocent(&self, at: usize) -> bool {
-        self.innocent.contains(&at)
+    pub(super) fn is_cleared(&self, at: usize) -> bool {
+        self.cleared.contains(&at)
     }
 
     /// Whether one side did not, though nobody blamed the call.
-    pub(super) fn is_guilty(&self, at: usize) -> bool {
-        self.guilty.contains(&at)
+    pub(super) fn is_wrong(&self, at: usize) -> bool {
+        self.wrong.contains(&at)
     }
 }
 
@@ -96,14 +96,14 @@ impl<'a> Proofs<'a> {
             }
             let proof = self.proof(at, &units[at], conclusion);
             if proof.is_some_and(|proof| proof.verdict == ProofVerdict::Refuted) {
-                self.decided.innocent.insert(at);
-                self.decided.guilty.remove(&at);
+                self.decided.cleared.insert(at);
+                self.decided.wrong.remove(&at);
                 self.refuted.insert(at, conclusion.clone());
                 self.look_before(at, units, flow);
                 return true;
             }
         }
-        self.look_beside(units, flow, conclusions) || step.is_some_and(|at| self.is_found_guilty(at, units))
+        self.look_beside(units, flow, conclusions) || step.is_some_and(|at| self.is_found_wrong(at, units))
     }
 
     /// Replays calls that nobody blames, but that may have done it: those that made differing inputs of blamed ones, and
@@ -120,7 +120,7 @@ impl<'a> Proofs<'a> {
             if !is_known && (self.beside.len() >= MOST_BESIDE || !self.beside.insert(at)) {
                 continue;
             }
-            if self.is_found_guilty(at, units) {
+            if self.is_found_wrong(at, units) {
                 return true;
             }
         }
@@ -175,7 +175,7 @@ impl<'a> Proofs<'a> {
             if seen.len() > MOST_BEFORE || !seen.insert(before) || flow.is_composite(before) {
                 continue;
             }
-            if self.is_found_guilty(before, units) {
+            if self.is_found_wrong(before, units) {
                 return;
             }
             waiting.extend(producers(before, units, flow));
@@ -184,13 +184,13 @@ impl<'a> Proofs<'a> {
 
     /// Replays a call that nobody blames. Where both sides are off, as all products in a coarse precision are, it says
     /// nothing of their difference.
-    fn is_found_guilty(&mut self, at: usize, units: &[Observed]) -> bool {
+    fn is_found_wrong(&mut self, at: usize, units: &[Observed]) -> bool {
         let unit = &units[at];
-        if unit.is_lone() || unit.kind == CallKind::ParametersGrad || self.decided.is_innocent(at) {
+        if unit.is_lone() || unit.kind == CallKind::ParametersGrad || self.decided.is_cleared(at) {
             return false;
         }
         let is_wrong = self.measure(at, unit).is_some_and(|own| only_wrong_side(own).is_some());
-        is_wrong && self.decided.guilty.insert(at)
+        is_wrong && self.decided.wrong.insert(at)
     }
 }
 

@@ -282,7 +282,14 @@ def _record_structure(section: Section, level: str) -> dict[str, Any]:
 
 def _check_overflow(section: Section, level: str) -> dict[str, Any]:
     own = frozenset({"overflow_nums", "check_mode", "on_overflow", "would_overflow"})
-    _check_keys(section, _SELECTION | own | {"summary_mode", "diff_nums"})
+    _check_keys(section, _SELECTION | own | {"summary_mode", "diff_nums", "need_replicate"})
+    replicate = section.keys.get("need_replicate")
+    if replicate is not None and not isinstance(replicate, bool):
+        raise SettingsError("need_replicate", f"is {replicate!r}; expected true or false")
+    if replicate:
+        log.info(
+            "config.json: need_replicate is always on here, ulpscope check replays the calls of the dump"
+        )
     if section.keys.get("check_mode") in ("aicore", "atomic"):
         log.warning("config.json: check_mode changes nothing here, the results of all calls are checked")
     return _selection(section) | {
