@@ -1,6 +1,6 @@
 """The overflow flag of an NPU, which its calculations set and only a clear removes.
 
-No such device was at hand: the calls of torch_npu are tested with a stand-in.
+The calls of torch_npu are tested with a stand-in, and not on a device.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import os
 import sys
 from collections.abc import Iterator
 from typing import Any
-
-import torch
 
 _log = logging.getLogger("ulpscope")
 
@@ -35,7 +33,7 @@ class OverflowFlag:
         if not self._is_debug:
             return bool(self._torch_npu._C._check_overflow_npu())
         with _explained():
-            status = self._torch_npu.npu_get_float_status(torch.zeros(_STATUS).npu())  # type: ignore[attr-defined]
+            status = self._torch_npu.npu_get_float_status(_status())
             return bool(status.cpu()[0] != 0)
 
     def clear(self) -> None:
@@ -44,7 +42,14 @@ class OverflowFlag:
             self._torch_npu._C._clear_overflow_npu()
             return
         with _explained():
-            self._torch_npu.npu_clear_float_status(torch.zeros(_STATUS).npu())  # type: ignore[attr-defined]
+            self._torch_npu.npu_clear_float_status(_status())
+
+
+def _status() -> Any:
+    # Not imported before the program imports torch.
+    import torch
+
+    return torch.zeros(_STATUS).npu()  # type: ignore[attr-defined]
 
 
 def overflow_flag() -> OverflowFlag | None:
