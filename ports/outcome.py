@@ -1,0 +1,124 @@
+"""Runs a case: two captures, a comparison, a score."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ports.captures import Captures
+from ports.dumps import only_dump
+from ports.runs import Case
+from ports.scoring import answers_of, place, truth_of
+
+# How many answers of a comparison are kept.
+KEPT = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One row of the results."""
+
+    name: str
+    part: str
+    kind: str
+    architecture: str
+    task: str
+    backward: bool
+    held_out: bool
+    exit_code: int | None = None
+    place: str | None = None
+    """Of a bug: see `ports.scoring`."""
+    named: int = 0
+    """How many calls the comparison names."""
+    answers: tuple[str, ...] = ()
+    """The first of them."""
+    wanted: tuple[str, ...] = ()
+    """Of a bug: some of the calls that count as exact."""
+    final_error: float | None = None
+    """The largest relative difference among the final results."""
+    reason: str = ""
+    """The sentence of the comparison."""
+    error: str | None = None
+    seconds: float = 0.0
+
+
+def final_error(target: Path, golden: Path) -> float | None:
+    """The largest relative difference of the results that both runs have in the same shape."""
+    import torch
+
+    ours, theirs = torch.load(target), torch.load(golden)
+    errors = [
+        float((ours[name] - value).norm() / value.norm())
+        for name, value in theirs.items()
+        if name in ours and ours[name].shape == value.shape
+    ]
+    return max(errors) if errors else None
+
+
+def compared(target: Path, golden: Path) -> tuple[int, dict[str, Any]]:
+    """The exit code and the result of `ulpscope compare`."""
+    command = [sys.executable, "-m", "ulpscope", "compare", str(target), str(golden), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        result: dict[str, Any] = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise RuntimeError(f"ulpscope compare ended with {done.returncode}: {done.stderr[-1500:]}") from None
+    if "error" in result:
+        raise RuntimeError(f"ulpscope compare ended with {done.returncode}: {result['error']['message']}")
+    return done.returncode, result
+
+
+def judged(case: Case, captures: Captures) -> Outcome:
+    """Runs one case."""
+    start = time.monotonic()
+    known = (
+        case.full_name,
+        case.part,
+        case.kind,
+        case.architecture,
+        case.task,
+        case.backward,
+        case.held_out,
+    )
+    try:
+        target = captures.made(case.target, case.task, case.backward)
+        golden = captures.made(case.golden, case.task, case.backward)
+        code, result = compared(target.dump, golden.dump)
+        answers = answers_of(result)
+        error = final_error(target.results, golden.results)
+        found, wanted = None, []
+        if case.where is not None:
+            ours = only_dump(target.dump)
+            truth = truth_of(ours, only_dump(golden.dump), target.spans, case.where)
+            if not (truth.calls or truth.patterns):
+                raise RuntimeError("the case means no call of the target: its lines or patterns match none")
+            found = place(answers, truth, ours, code, error)
+            wanted = [*sorted(truth.calls)[:KEPT], *truth.patterns]
+        return Outcome(
+            *known,
+            exit_code=code,
+            place=found,
+            named=len(answers),
+            answers=tuple(f"{one.call} ({one.kind}, {one.confidence:.2f})" for one in answers[:KEPT]),
+            wanted=tuple(wanted),
+            final_error=error,
+            reason=str(result.get("reason", "")),
+            seconds=round(time.monotonic() - start, 2),
+        )
+    except Exception:
+        return Outcome(*known, error=traceback.format_exc(), seconds=round(time.monotonic() - start, 2))
+
+
+def as_outcomes(values: Sequence[dict[str, Any]]) -> list[Outcome]:
+    """The outcomes of a file written with `--json`."""
+    return [
+        Outcome(**{**value, "answers": tuple(value["answers"]), "wanted": tuple(value["wanted"])})
+        for value in values
+    ]

@@ -1,0 +1,121 @@
+"""What counts as found.
+
+A healthy port is scored by its exit code and by the calls that are named. A bug is scored by the first answer:
+
+| place | the first answer is |
+|---|---|
+| `exact` | a call of the edited lines, or one that the case names |
+| `module` | another call of the same module, or the module |
+| `cut` | elsewhere, but at most 12 calls are named in all and an exact one is among them |
+| `elsewhere` | another call |
+| `nothing` | missing: no call is named, and the exit code is not 0 |
+| `clean` | missing, and the exit code is 0 although the final results differ: the worst answer |
+| `no effect` | missing, exit code 0, and the final results do not differ: no fault of the tool |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ports.dumps import Dump, forward_name
+from ports.edits import Span
+from ports.runs import Where
+
+CUT = 12
+PLACES = ("exact", "module", "cut", "elsewhere", "nothing", "clean", "no effect")
+# Relative difference of final results from which on they differ: far above what float32 sums in a different order
+# give in these small models.
+DIFFERS = 1e-4
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One call that the comparison names."""
+
+    call: str
+    golden_call: str | None
+    module: str | None
+    kind: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Where a bug is."""
+
+    calls: frozenset[str]
+    """Calls of the target."""
+    golden_calls: frozenset[str] = frozenset()
+    """Calls of the golden at the same lines, if it is the same code."""
+    modules: frozenset[str] = frozenset()
+    """Paths of the modules that they run in."""
+    patterns: tuple[str, ...] = field(default=())
+    """Names that are no calls, such as those of parameters."""
+
+
+def at_lines(dump: Dump, spans: Iterable[Span]) -> set[str]:
+    """The calls whose innermost line outside torch is an edited one."""
+    wanted = list(spans)
+    return {
+        call
+        for call, (file, line) in dump.lines.items()
+        if any(file == path and first <= line <= last for path, first, last in wanted)
+    }
+
+
+def truth_of(target: Dump, golden: Dump, spans: Sequence[Span], where: Where) -> Truth:
+    """The calls that a case means."""
+    calls = at_lines(target, spans) if where.lines else set()
+    golden_calls = at_lines(golden, spans) if where.lines else set()
+    patterns = []
+    for module, name in where.also:
+        if not module:
+            patterns.append(name)
+        for dump, found in ((target, calls), (golden, golden_calls)):
+            for call in dump.modules:
+                path = dump.module_of(call) or "."
+                if module and fnmatchcase(path, module) and fnmatchcase(call, f"{name}.*"):
+                    found.add(call)
+    modules = {path for call in calls if (path := target.module_of(call))}
+    modules |= {path for call in golden_calls if (path := golden.module_of(call))}
+    return Truth(frozenset(calls), frozenset(golden_calls), frozenset(modules), tuple(patterns))
+
+
+def is_exact(answer: Answer, truth: Truth) -> bool:
+    """Whether an answer is the planted call, in either direction."""
+    if forward_name(answer.call) in truth.calls:
+        return True
+    if answer.golden_call is not None and forward_name(answer.golden_call) in truth.golden_calls:
+        return True
+    return any(fnmatchcase(answer.call, pattern) for pattern in truth.patterns)
+
+
+def place(
+    answers: Sequence[Answer], truth: Truth, target: Dump, exit_code: int, final_error: float | None
+) -> str:
+    """The place of a bug among the answers."""
+    if not answers:
+        if exit_code != 0:
+            return "nothing"
+        return "clean" if final_error is not None and final_error > DIFFERS else "no effect"
+    first = answers[0]
+    if is_exact(first, truth):
+        return "exact"
+    path = target.module_of(first.call)
+    if path is not None and path in truth.modules:
+        return "module"
+    if len(answers) <= CUT and any(is_exact(answer, truth) for answer in answers):
+        return "cut"
+    return "elsewhere"
+
+
+def answers_of(result: dict[str, Any]) -> list[Answer]:
+    """The calls that a comparison's result.json names, in its order."""
+    return [
+        Answer(one["call"], one.get("golden_call"), one.get("module"), one["kind"], one["confidence"])
+        for rank in result["ranks"]
+        for one in rank.get("divergences", ())
+    ]
