@@ -1,10 +1,10 @@
 """Runs the suite of ports and prints what the comparison says of each.
 
-    python -m ports                                  # every case that is not held out
-    python -m ports --held-out                       # those that are: run them once, at the end
-    python -m ports --part bugs --case 'bugs/llama/*' --task tensor
-    python -m ports --json results.json --markdown table.md
-    python -m ports --read results.json              # the tables of an earlier run
+python -m ports                                  # every case that is not held out
+python -m ports --held-out                       # those that are: run them once, at the end
+python -m ports --part bugs --case 'bugs/llama/*' --task tensor
+python -m ports --json results.json --markdown table.md
+python -m ports --read results.json              # the tables of an earlier run
 """
 
 from __future__ import annotations
@@ -37,16 +37,24 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m ports", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--part", choices=PARTS, help="only healthy ports, or only bugs")
-    parser.add_argument("--case", action="append", metavar="PATTERN", help="only cases of such names; repeatable")
+    parser.add_argument(
+        "--case", action="append", metavar="PATTERN", help="only cases of such names; repeatable"
+    )
     parser.add_argument("--kind", metavar="PATTERN", help="only pairs of this kind, such as 'same code'")
     parser.add_argument("--task", choices=("tensor", "statistics"), help="only captures with this task")
-    parser.add_argument("--mode", choices=("forward", "backward"), help="only without or with the backward pass")
+    parser.add_argument(
+        "--mode", choices=("forward", "backward"), help="only without or with the backward pass"
+    )
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--held-out", action="store_true", help="the cases that are held out")
     chosen.add_argument("--everything", action="store_true", help="held out or not")
     parser.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="cases at a time [default: 1]")
-    parser.add_argument("--new", type=Path, default=ROOT / ".venv-ports-new", help="environment with the newest libraries")
-    parser.add_argument("--old", type=Path, default=ROOT / ".venv-ports-old", help="environment with the older release")
+    parser.add_argument(
+        "--new", type=Path, default=ROOT / ".venv-ports-new", help="environment with the newest libraries"
+    )
+    parser.add_argument(
+        "--old", type=Path, default=ROOT / ".venv-ports-old", help="environment with the older release"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the dumps there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write one row per case there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there")
@@ -103,7 +111,11 @@ def run(found: list[Case], options: argparse.Namespace) -> list[Outcome]:
                 for outcome in group_outcomes(group, captures, options.keep is not None):
                     done.append(outcome)
                     left = (time.monotonic() - start) / len(done) * (len(found) - len(done)) / 60
-                    print(f"{len(done)}/{len(found)} {left:.0f} min left  {line(outcome)}", file=sys.stderr, flush=True)
+                    print(
+                        f"{len(done)}/{len(found)} {left:.0f} min left  {line(outcome)}",
+                        file=sys.stderr,
+                        flush=True,
+                    )
             finally:
                 free.append(captures)
 

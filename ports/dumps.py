@@ -44,19 +44,29 @@ class Dump:
         return {call: parent[0] if isinstance(parent, list) else parent for call, parent in found.items()}
 
     @cached_property
-    def lines(self) -> dict[str, tuple[str, int]]:
-        """The innermost source line outside torch of each forward call."""
-        found = {}
+    def lines(self) -> dict[str, tuple[tuple[str, int], ...]]:
+        """The source lines of each forward call within the module that makes it, innermost first.
+
+        These are the frames outside torch up to the call of the module: a line of its `forward`, and those of the
+        functions that it calls.
+        """
+        found: dict[str, tuple[tuple[str, int], ...]] = {}
         for calls, frames in self._read("stack.json").values():
+            own: list[tuple[str, int]] = []
             for frame in frames:
-                if (match := FRAME.match(frame)) and not TORCH.search(match["file"]):
-                    found.update(dict.fromkeys(calls, (match["file"], int(match["line"]))))
+                match = FRAME.match(frame)
+                if match and not TORCH.search(match["file"]):
+                    own.append((match["file"], int(match["line"])))
+                elif own:
                     break
+            found.update(dict.fromkeys(calls, tuple(own)))
         return found
 
     def module_of(self, call: str) -> str | None:
         """The path of the module that a call runs in; for the call of a module, its own path."""
-        return module_path(call) or module_path(self.modules.get(call) or self.modules.get(forward_name(call)))
+        return module_path(call) or module_path(
+            self.modules.get(call) or self.modules.get(forward_name(call))
+        )
 
 
 def only_dump(folder: Path) -> Dump:

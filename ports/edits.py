@@ -6,13 +6,14 @@ stacks show where it is.
 
 from __future__ import annotations
 
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ports.runs import Edit
@@ -69,23 +70,51 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, file, loader=loader)
 
 
+def source_path(module: str) -> str:
+    """The file of a module, without an import of the packages that it is in: they may import the module."""
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    for folder in (spec.submodule_search_locations if spec is not None else None) or ():
+        path = Path(folder, *rest)
+        for found in (path.with_suffix(".py"), path / "__init__.py"):
+            if found.is_file():
+                return str(found)
+    raise EditError(f"{module}: no such module in this environment")
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a module and of every function in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _replace_functions(path: str, source: str) -> None:
+    """Gives the functions of an imported module their edited code; whoever holds one keeps it."""
+    fresh = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(source, path, "exec"))}
+    for function in gc.get_objects():
+        if isinstance(function, FunctionType) and function.__code__.co_filename == path:
+            old = function.__code__
+            code = fresh.get((old.co_qualname, old.co_firstlineno))
+            if code is not None and code.co_freevars == old.co_freevars:
+                function.__code__ = code
+
+
 def plant(edits: Sequence[Edit]) -> list[Span]:
     """Makes the edits in this process; returns the lines they changed."""
     sources: dict[str, tuple[str, str]] = {}
     spans = []
     for edit in edits:
         if edit.module not in sources:
-            spec = importlib.util.find_spec(edit.module)
-            if spec is None or spec.origin is None:
-                raise EditError(f"{edit.module}: no such module in this environment")
-            sources[edit.module] = spec.origin, Path(spec.origin).read_text()
+            path = source_path(edit.module)
+            sources[edit.module] = path, Path(path).read_text()
         path, source = sources[edit.module]
         source, span = edited(source, edit, path)
         sources[edit.module] = path, source
         spans.append(span)
     sys.meta_path.insert(0, _Finder(sources))
     for name, (path, source) in sources.items():
-        if (module := sys.modules.get(name)) is not None:
-            # Modules that are imported later take the edited functions from here.
-            exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+        if name in sys.modules:
+            _replace_functions(path, source)
     return spans

@@ -10,5 +10,5 @@ import zlib
 
 
 def is_held_out(name: str) -> bool:
-    """Whether a case is held out: half of the names are."""
-    return zlib.crc32(name.encode()) % 2 == 0
+    """Whether a case is held out: half of the names are. What follows an @ is the golden of a bug."""
+    return zlib.crc32(name.partition("@")[0].encode()) % 2 == 0

@@ -90,9 +90,11 @@ def judged(case: Case, captures: Captures) -> Outcome:
     try:
         target = captures.made(case.target, case.task, case.backward)
         golden = captures.made(case.golden, case.task, case.backward)
+        error = final_error(target.results, golden.results)
+        if case.part == "healthy" and error is not None and error > case.tolerance:
+            raise RuntimeError(f"not a healthy port: final results differ by {error:.2e}")
         code, result = compared(target.dump, golden.dump)
         answers = answers_of(result)
-        error = final_error(target.results, golden.results)
         found, wanted = None, []
         if case.where is not None:
             ours = only_dump(target.dump)

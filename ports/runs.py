@@ -28,8 +28,12 @@ class Where:
 
     also: tuple[tuple[str, str], ...] = ()
     """Pairs of patterns: the module path that a call runs in, and the name of the call."""
+    golden: tuple[tuple[str, str], ...] = ()
+    """The same for calls of goldens that the target lacks, or computes in a different way."""
     lines: bool = True
     """Whether the edited lines themselves count; not if they run before the capture."""
+    after: int = 0
+    """How many later lines count, too: those that use what the edited lines no longer compute."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,11 @@ class Case:
     golden: Run
     task: str = "tensor"
     backward: bool = True
+    modes: tuple[bool, ...] = (True, False)
+    """Whether the pair is captured with its backward pass, without, or both."""
     where: Where | None = None
+    tolerance: float = 1e-4
+    """Of a healthy port: how much its final results may differ, relatively; rounding to low precision allows more."""
     held_out: bool = field(default=False, compare=False)
 
     @property

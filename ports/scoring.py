@@ -57,28 +57,33 @@ class Truth:
 
 
 def at_lines(dump: Dump, spans: Iterable[Span]) -> set[str]:
-    """The calls whose innermost line outside torch is an edited one."""
+    """The calls that an edited line makes, itself or through a function."""
     wanted = list(spans)
     return {
         call
-        for call, (file, line) in dump.lines.items()
-        if any(file == path and first <= line <= last for path, first, last in wanted)
+        for call, lines in dump.lines.items()
+        if any(file == path and first <= line <= last for file, line in lines for path, first, last in wanted)
+    }
+
+
+def at_modules(dump: Dump, wanted: Iterable[tuple[str, str]]) -> set[str]:
+    """The calls of some names in some modules; a dot is the path of what runs in none."""
+    pairs = [(module, name) for module, name in wanted if module]
+    return {
+        call
+        for call in dump.modules
+        for module, name in pairs
+        if fnmatchcase(dump.module_of(call) or ".", module) and fnmatchcase(call, f"{name}.*")
     }
 
 
 def truth_of(target: Dump, golden: Dump, spans: Sequence[Span], where: Where) -> Truth:
     """The calls that a case means."""
-    calls = at_lines(target, spans) if where.lines else set()
-    golden_calls = at_lines(golden, spans) if where.lines else set()
-    patterns = []
-    for module, name in where.also:
-        if not module:
-            patterns.append(name)
-        for dump, found in ((target, calls), (golden, golden_calls)):
-            for call in dump.modules:
-                path = dump.module_of(call) or "."
-                if module and fnmatchcase(path, module) and fnmatchcase(call, f"{name}.*"):
-                    found.add(call)
+    lines = [(path, first, last + where.after) for path, first, last in spans] if where.lines else []
+    calls, golden_calls = at_lines(target, lines), at_lines(golden, lines)
+    calls |= at_modules(target, where.also)
+    golden_calls |= at_modules(golden, (*where.also, *where.golden))
+    patterns = [name for module, name in where.also if not module]
     modules = {path for call in calls if (path := target.module_of(call))}
     modules |= {path for call in golden_calls if (path := golden.module_of(call))}
     return Truth(frozenset(calls), frozenset(golden_calls), frozenset(modules), tuple(patterns))

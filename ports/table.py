@@ -9,10 +9,6 @@ from itertools import groupby
 from ports.outcome import Outcome
 from ports.scoring import PLACES
 
-# Final results of healthy ports differ less than this, relatively; low precision has its own bound.
-HEALTHY = 1e-4
-HEALTHY_LOW_PRECISION = 0.1
-
 
 def line(outcome: Outcome) -> str:
     """A case on one line of the progress."""
@@ -77,7 +73,9 @@ def grouped(outcomes: Iterable[Outcome]) -> list[tuple[str, str, list[Outcome]]]
     for captured, group in groupby(ordered, key=way):
         members = list(group)
         found.append(("all", captured, members))
-        found.extend((kind, captured, list(part)) for kind, part in groupby(members, key=lambda one: one.kind))
+        found.extend(
+            (kind, captured, list(part)) for kind, part in groupby(members, key=lambda one: one.kind)
+        )
     return found
 
 

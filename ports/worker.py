@@ -88,7 +88,7 @@ def main() -> None:
 
     if transformers.__version__.startswith("4."):
         # Configurations of this release import it, which takes long.
-        import transformers.onnx  # noqa: F401
+        import transformers.onnx
     torch.set_num_threads(1)
     for line in sys.stdin:
         answers.write(json.dumps(answer(json.loads(line))) + "\n")

@@ -52,7 +52,14 @@ class Bert(nn.Module):
     """A masked language model."""
 
     def __init__(
-        self, vocabulary: int, width: int, inner: int, layers: int, heads: int, positions: int, kernel: str = "plain"
+        self,
+        vocabulary: int,
+        width: int,
+        inner: int,
+        layers: int,
+        heads: int,
+        positions: int,
+        kernel: str = "plain",
     ) -> None:
         super().__init__()
         self.words, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
@@ -119,7 +126,15 @@ class Vit(nn.Module):
     """A classifier of images: patches by unfolding and a product."""
 
     def __init__(
-        self, width: int, inner: int, layers: int, heads: int, size: int, patch: int, classes: int, kernel: str = "plain"
+        self,
+        width: int,
+        inner: int,
+        layers: int,
+        heads: int,
+        size: int,
+        patch: int,
+        classes: int,
+        kernel: str = "plain",
     ) -> None:
         super().__init__()
         self.patch = patch

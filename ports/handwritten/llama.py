@@ -78,7 +78,9 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, width: int, heads: int, groups: int, inner: int, eps: float, interleaved: bool, kernel: str) -> None:
+    def __init__(
+        self, width: int, heads: int, groups: int, inner: int, eps: float, interleaved: bool, kernel: str
+    ) -> None:
         super().__init__()
         self.attention_norm, self.ffn_norm = RMSNorm(width, eps), RMSNorm(width, eps)
         self.attention = Attention(width, heads, groups, interleaved, kernel)

@@ -91,7 +91,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         "Starcoder2Config", "Starcoder2ForCausalLM", _decoder(num_key_value_heads=2, sliding_window=None)
     ),
     "olmo": Architecture("OlmoConfig", "OlmoForCausalLM", _decoder(num_key_value_heads=2)),
-    "cohere": Architecture("CohereConfig", "CohereForCausalLM", _decoder(num_key_value_heads=2, rope_theta=10000.0)),
+    "cohere": Architecture(
+        "CohereConfig", "CohereForCausalLM", _decoder(num_key_value_heads=2, rope_theta=10000.0)
+    ),
     "gpt2": Architecture("GPT2Config", "GPT2LMHeadModel", _gpt2()),
     "gpt_neo": Architecture(
         "GPTNeoConfig",
@@ -244,9 +246,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "CLIPModel",
         {
             "text_config": {**_encoder(), "eos_token_id": 2, "bos_token_id": 1},
-            "vision_config": {
-                key: value for key, value in _vision().items() if key not in ("num_labels",)
-            },
+            "vision_config": {key: value for key, value in _vision().items() if key not in ("num_labels",)},
             "projection_dim": 16,
         },
         inputs="clip",

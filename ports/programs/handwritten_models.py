@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ports.handwritten.encoders import Bert, Vit
 from ports.handwritten.gpt2 import GPT2
 from ports.handwritten.llama import Llama
-from ports.programs.library_models import inputs_of, made, wanted_of
+from ports.programs.library_models import inputs_of, made, of_tokens, wanted_of
 from ports.programs.program import Program, plain
 
 
@@ -29,7 +29,9 @@ def llama(config: Any, **options: Any) -> nn.Module:
 
 
 def gpt2(config: Any, **options: Any) -> nn.Module:
-    return GPT2(config.vocab_size, config.n_embd, config.n_layer, config.n_head, config.n_positions, **options)
+    return GPT2(
+        config.vocab_size, config.n_embd, config.n_layer, config.n_head, config.n_positions, **options
+    )
 
 
 def bert(config: Any, **options: Any) -> nn.Module:
@@ -60,7 +62,9 @@ def vit(config: Any, **options: Any) -> nn.Module:
 MADE: dict[str, Callable[..., nn.Module]] = {"llama": llama, "gpt2": gpt2, "bert": bert, "vit": vit}
 
 
-def build(family: str, name: str, autocast: str | None = None, dtype: str | None = None, **options: Any) -> Program:
+def build(
+    family: str, name: str, autocast: str | None = None, dtype: str | None = None, **options: Any
+) -> Program:
     """`hand/{architecture}`."""
     original, architecture = made(name)
     model: Any = MADE[name](original.config, **options).eval()
@@ -76,4 +80,5 @@ def build(family: str, name: str, autocast: str | None = None, dtype: str | None
             found: Tensor = model(*arguments)
         return found
 
-    return plain(model, forward, wanted_of(architecture, inputs))
+    program = plain(model, forward, wanted_of(architecture, inputs))
+    return of_tokens(program, inputs["attention_mask"]) if "attention_mask" in inputs else program

@@ -140,7 +140,22 @@ def build(
         with context:
             return output_of(model(**inputs, **extra))
 
-    return plain(model, forward, wanted_of(architecture, inputs))
+    program = plain(model, forward, wanted_of(architecture, inputs))
+    mask = inputs.get("attention_mask")
+    return program if mask is None or not architecture.per_token else of_tokens(program, mask)
+
+
+def of_tokens(program: Program, mask: Tensor) -> Program:
+    """The program with its output zero at padding, where releases may compute anything."""
+
+    def step(backward: bool) -> Results:
+        found = program.step(backward)
+        with torch._C.DisableTorchFunction():
+            if found["output"].shape[:2] == mask.shape:
+                found["output"] = found["output"].detach() * mask[..., None]
+        return found
+
+    return Program(program.model, step)
 
 
 def wanted_of(architecture: Architecture, inputs: dict[str, Tensor]) -> Tensor | None:
