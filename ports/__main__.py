@@ -59,6 +59,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write one row per case there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there")
     parser.add_argument("--read", type=Path, metavar="FILE", help="run nothing: show what --json wrote")
+    parser.add_argument(
+        "--check", action="store_true", help="compare nothing: see whether cases run and are what they claim"
+    )
     parser.add_argument("--list", action="store_true", help="run nothing: name the cases")
     options = parser.parse_args(given)
     if options.jobs < 1:
@@ -80,11 +83,11 @@ def chosen_cases(options: argparse.Namespace) -> list[Case]:
     ]
 
 
-def group_outcomes(group: list[Case], captures: Captures, keep: bool) -> Iterator[Outcome]:
+def group_outcomes(group: list[Case], captures: Captures, options: argparse.Namespace) -> Iterator[Outcome]:
     """The outcomes of cases that share captures; their dumps are removed."""
     for case in group:
-        yield judged(case, captures)
-    if not keep:
+        yield judged(case, captures, options.check)
+    if options.keep is None:
         captures.forget()
 
 
@@ -108,7 +111,7 @@ def run(found: list[Case], options: argparse.Namespace) -> list[Outcome]:
         def work(group: list[Case]) -> None:
             captures = free.pop()
             try:
-                for outcome in group_outcomes(group, captures, options.keep is not None):
+                for outcome in group_outcomes(group, captures, options):
                     done.append(outcome)
                     left = (time.monotonic() - start) / len(done) * (len(found) - len(done)) / 60
                     print(
@@ -133,7 +136,7 @@ def run(found: list[Case], options: argparse.Namespace) -> list[Outcome]:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Exit code 0 when the suite ran, whatever it found; 2 when a case failed to run; 130 when it was stopped."""
+    """Exit code 0 when the suite ran, whatever it found; 2 when a case failed to run, 130 when stopped."""
     options = arguments(given)
     code = 0
     if options.read is not None:
@@ -150,6 +153,9 @@ def main(given: Sequence[str] | None = None) -> int:
             code = 2
         if len(done) < len(found):
             code = 130
+    if options.check:
+        print(f"{len(done)} cases ran, {sum(one.error is not None for one in done)} failed")
+        return code
     if options.json is not None:
         options.json.write_text(json.dumps({"cases": [asdict(one) for one in done]}, indent=1) + "\n")
     if options.markdown is not None:

@@ -47,8 +47,8 @@ class Dump:
     def lines(self) -> dict[str, tuple[tuple[str, int], ...]]:
         """The source lines of each forward call within the module that makes it, innermost first.
 
-        These are the frames outside torch up to the call of the module: a line of its `forward`, and those of the
-        functions that it calls.
+        These are the frames outside torch up to the call of the module: a line of its `forward`, and those of
+        the functions that it calls.
         """
         found: dict[str, tuple[tuple[str, int], ...]] = {}
         for calls, frames in self._read("stack.json").values():

@@ -1,7 +1,7 @@
 """Edits a library's source as it is imported: the way a port gets its bugs.
 
-The file on disk stays as it is, and no bytecode is cached. Since an edit keeps the number of lines, the recorded
-stacks show where it is.
+The file on disk stays as it is, and no bytecode is cached. Since an edit keeps the number of lines, the
+recorded stacks show where it is.
 """
 
 from __future__ import annotations
@@ -92,11 +92,12 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _replace_functions(path: str, source: str) -> None:
     """Gives the functions of an imported module their edited code; whoever holds one keeps it."""
-    fresh = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(source, path, "exec"))}
+    fresh = {(code.co_name, code.co_firstlineno): code for code in _codes(compile(source, path, "exec"))}
     for function in gc.get_objects():
-        if isinstance(function, FunctionType) and function.__code__.co_filename == path:
+        # Not isinstance, which runs code of some objects.
+        if type(function) is FunctionType and function.__code__.co_filename == path:
             old = function.__code__
-            code = fresh.get((old.co_qualname, old.co_firstlineno))
+            code = fresh.get((old.co_name, old.co_firstlineno))
             if code is not None and code.co_freevars == old.co_freevars:
                 function.__code__ = code
 

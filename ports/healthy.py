@@ -154,7 +154,7 @@ def arrangements() -> Iterator[Case]:
             "weights kept differently", "llama", f"split-{where}", run("variant/split", where=where), llama
         )
     for option in ("channels_last", "folded"):
-        target = run("torchvision/resnet", **{option: True})
+        target = Run("torchvision/resnet", ((option, True),))
         yield pair(
             "weights kept differently",
             "resnet",

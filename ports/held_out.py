@@ -1,7 +1,8 @@
 """Which cases are held out: run once, at the end, and reported as they come out.
 
-Nobody may look at what comes out of them while the judgement is being changed. The rule knows the name of a case
-alone: every way to capture a pair, and every golden of a bug, is on the same side.
+Nobody may look at what comes out of them while the judgement is being changed. `--check` runs them without
+a comparison. The rule knows the name of a case alone: every way to capture a pair, and every golden of a
+bug, is on the same side.
 """
 
 from __future__ import annotations

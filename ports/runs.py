@@ -74,7 +74,7 @@ class Case:
     """Whether the pair is captured with its backward pass, without, or both."""
     where: Where | None = None
     tolerance: float = 1e-4
-    """Of a healthy port: how much its final results may differ, relatively; rounding to low precision allows more."""
+    """Of a healthy port: how much its final results may differ, relatively; low precision is allowed more."""
     held_out: bool = field(default=False, compare=False)
 
     @property

@@ -1,6 +1,6 @@
 """What counts as found.
 
-A healthy port is scored by its exit code and by the calls that are named. A bug is scored by the first answer:
+A healthy port is scored by its exit code and the calls that are named. A bug is scored by the first answer:
 
 | place | the first answer is |
 |---|---|
@@ -26,8 +26,8 @@ from ports.runs import Where
 
 CUT = 12
 PLACES = ("exact", "module", "cut", "elsewhere", "nothing", "clean", "no effect")
-# Relative difference of final results from which on they differ: far above what float32 sums in a different order
-# give in these small models.
+# Relative difference of final results from which on they differ: far above what a different order of float32
+# sums gives in these small models.
 DIFFERS = 1e-4
 
 

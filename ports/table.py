@@ -16,6 +16,8 @@ def line(outcome: Outcome) -> str:
         return f"{outcome.name}: FAILED TO RUN: {outcome.error.strip().splitlines()[-1]}"
     first = f"; first: {outcome.answers[0]}" if outcome.answers else ""
     final = "" if outcome.final_error is None else f", final results differ by {outcome.final_error:.1e}"
+    if outcome.exit_code is None:
+        return f"{outcome.name}: ran{final}"
     said = outcome.place or ("quiet" if outcome.exit_code == 0 and not outcome.named else "ALARM")
     return f"{outcome.name}: {said}, exit code {outcome.exit_code}, {outcome.named} named{final}{first}"
 
@@ -27,13 +29,14 @@ def way(outcome: Outcome) -> str:
 
 def share(part: int, whole: int) -> str:
     """A percentage."""
-    return f"{100 * part / whole:.0f} %" if whole else "–"
+    return f"{100 * part / whole:.0f} %" if whole else "-"
 
 
 def healthy_table(outcomes: Sequence[Outcome]) -> str:
     """Healthy ports by kind and way of capture."""
     rows = [
-        "| healthy ports | captured | pairs | exit code 0 | exit code 1 or 2, no call named | a call named | failed to run |",
+        "| healthy ports | captured | pairs | exit code 0 | exit code 1 or 2, none named | a call named "
+        "| failed to run |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, captured, group in grouped(outcomes):

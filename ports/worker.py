@@ -1,8 +1,8 @@
 """Captures runs on request, in the environment whose Python runs this file.
 
-A line of JSON on stdin asks for a run, a line on stdout answers. Each run is made in a forked process: libraries are
-imported once, and what a run edits in them ends with it. Nothing is computed before a fork, so that no thread of
-torch is lost in it.
+A line of JSON on stdin asks for a run, a line on stdout answers. Each run is made in a forked process:
+libraries are imported once, and what a run edits in them ends with it. Nothing is computed before a fork, so
+that no thread of torch is lost in it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bugs: edits of a library's source, each compared with the same code, another release and another implementation."""
+"""Bugs: edits of a library's source, compared with the same code, other releases and other implementations."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import Bug
+from ports.bugs.bug import EDITED, Bug
 from ports.runs import OLD, Edit, Where, run
 
 MODULE = "transformers.models.bert.modeling_bert"
@@ -15,7 +15,7 @@ GOLDENS = {
 NORMED = "hidden_states = self.LayerNorm(hidden_states + input_tensor)"
 
 
-def bug(name: str, old: str, new: str, where: Where = Where(), nth: int = 0) -> Bug:  # noqa: B008
+def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
     return Bug(f"bert/{name}", TARGET, (Edit(MODULE, old, new, nth),), where)
 
 

@@ -8,6 +8,10 @@ from dataclasses import dataclass, replace
 from ports.runs import Case, Edit, Run, Where
 
 
+# The calls of the edited lines.
+EDITED = Where()
+
+
 @dataclass(frozen=True)
 class Bug:
     """One mistake of a port."""
@@ -17,7 +21,7 @@ class Bug:
     target: Run
     """The program, without the edit."""
     edits: tuple[Edit, ...]
-    where: Where = Where()
+    where: Where = EDITED
     modes: tuple[bool, ...] = (True, False)
     """Whether it is captured with its backward pass, without, or both."""
     goldens: tuple[tuple[str, Run], ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import Bug
+from ports.bugs.bug import EDITED, Bug
 from ports.runs import OLD, Edit, Where, run
 
 MODULE = "transformers.models.gpt2.modeling_gpt2"
@@ -14,7 +14,7 @@ GOLDENS = {
 SPLIT = "query_states, key_states, value_states = self.c_attn(hidden_states)"
 
 
-def bug(name: str, old: str, new: str, where: Where = Where(), nth: int = 0, module: str = MODULE) -> Bug:  # noqa: B008
+def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0, module: str = MODULE) -> Bug:
     return Bug(f"gpt2/{name}", TARGET, (Edit(module, old, new, nth),), where)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import Bug
+from ports.bugs.bug import EDITED, Bug
 from ports.runs import Edit, Run, Where, run
 
 RESNET = "torchvision.models.resnet"
@@ -13,12 +13,12 @@ OF_RESNET = (("other library", run("timm/resnet")),)
 OF_VIT = (("other library", run("hf/vit")), ("other implementation", run("hand/vit")))
 
 
-def resnet(name: str, old: str, new: str, where: Where = Where(), nth: int = 0) -> Bug:  # noqa: B008
+def resnet(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
     edit = Edit(RESNET, old, new, nth)
     return Bug(f"resnet/{name}", run("torchvision/resnet"), (edit,), where, goldens=OF_RESNET)
 
 
-def vit(name: str, module: str, old: str, new: str, where: Where = Where(), nth: int = 0) -> Bug:  # noqa: B008
+def vit(name: str, module: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
     return Bug(f"timm-vit/{name}", run("timm/vit"), (Edit(module, old, new, nth),), where, goldens=OF_VIT)
 
 

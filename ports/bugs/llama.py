@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import Bug
+from ports.bugs.bug import EDITED, Bug
 from ports.runs import OLD, Edit, Where, run
 
 MODULE = "transformers.models.llama.modeling_llama"
@@ -17,7 +17,7 @@ SOFTMAX = "attn_weights = nn.functional.softmax(attn_weights, dim=-1, dtype=torc
 RATES = "self.inv_freq.to(device=x.device, dtype=torch.float)"
 
 
-def bug(name: str, old: str, new: str, where: Where = Where(), nth: int = 0) -> Bug:  # noqa: B008
+def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
     return Bug(f"llama/{name}", TARGET, (Edit(MODULE, old, new, nth),), where)
 
 

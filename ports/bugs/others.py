@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import Bug
+from ports.bugs.bug import EDITED, Bug
 from ports.runs import OLD, Edit, Run, Where, run
 
 GOLDENS: dict[str, Run] = {}
 LOSS = "transformers.loss.loss_utils"
 
 
-def model(architecture: str, name: str, old: str, new: str, where: Where = Where(), nth: int = 0) -> Bug:  # noqa: B008
+def model(architecture: str, name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
     module = f"transformers.models.{architecture}.modeling_{architecture}"
     return Bug(
         f"{architecture}/{name}",
@@ -20,7 +20,7 @@ def model(architecture: str, name: str, old: str, new: str, where: Where = Where
     )
 
 
-def loss(name: str, old: str, new: str, where: Where = Where()) -> Bug:  # noqa: B008
+def loss(name: str, old: str, new: str, where: Where = EDITED) -> Bug:
     return Bug(
         f"llama/loss-{name}",
         run("hf/llama", labels=True, padded=True),

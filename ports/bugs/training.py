@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ports.bugs.bug import Bug
+from ports.bugs.bug import EDITED, Bug
 from ports.runs import Edit, Run, Where, run
 
 MODULE = "ports.programs.training_loops"
@@ -14,7 +14,7 @@ CLIPPED: dict[str, Any] = {"optimizer": "sgd", "settings": {"lr": 0.1}}
 UPDATE = "(mean / scale) / ((square / spread).sqrt() + 1e-8)"
 
 
-def bug(name: str, old: str, new: str, target: Run, other: Run, where: Where = Where()) -> Bug:  # noqa: B008
+def bug(name: str, old: str, new: str, target: Run, other: Run, where: Where = EDITED) -> Bug:
     return Bug(
         f"training/{name}",
         target,
