@@ -1,4 +1,4 @@
-"""Bugs: edits of a library's source, compared with the same code, other releases and other implementations."""
+"""Bugs: edits of a library's source, compared with the same code, other releases and implementations."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import EDITED, Bug
+from ports.bugs.bug import EDITED, Bug, Pairs
 from ports.runs import OLD, Edit, Where, run
 
 MODULE = "transformers.models.bert.modeling_bert"
@@ -13,16 +13,31 @@ GOLDENS = {
     "other implementation": run("hand/bert"),
 }
 NORMED = "hidden_states = self.LayerNorm(hidden_states + input_tensor)"
-
-
-def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
-    return Bug(f"bert/{name}", TARGET, (Edit(MODULE, old, new, nth),), where)
-
-
 # Where goldens compute scores and mask in their own way.
 FUSED = ("*", "Functional.scaled_dot_product_attention")
 SCALED = (FUSED, ("*.self", "Tensor.__truediv__"), ("blocks.*.attention", "Tensor.__truediv__"))
 MASKED = (FUSED, ("blocks.*.attention", "Tensor.masked_fill"))
+# Calls of goldens that do the same work under other names or in other modules.
+ELSEWHERE: dict[str, Pairs] = {
+    "norm-before-residual": (("*.attention.output", "Tensor.__add__"), ("blocks.?", "Tensor.__add__")),
+    "residual-dropped": (("bert.encoder.layer.?.output", "Tensor.__add__"), ("blocks.?", "Tensor.__add__")),
+    "softmax-over-queries": (
+        FUSED,
+        ("*.self", "Functional.softmax"),
+        ("blocks.*.attention", "Tensor.softmax"),
+    ),
+    "head-activation-missing": ((".", "Functional.gelu"),),
+    "positions-off-by-one": (("*position*", "*"), (".", "Tensor.__add__")),
+    "gelu-tanh": (("blocks.?", "Functional.gelu"),),
+    "norm-eps": (("norm", "*"),),
+    "key-from-query-projection": (("*.key", "*"), ("*.in_proj", "*")),
+}
+
+
+def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
+    return Bug(
+        f"bert/{name}", TARGET, (Edit(MODULE, old, new, nth),), where, elsewhere=ELSEWHERE.get(name, ())
+    )
 
 
 BUGS = (

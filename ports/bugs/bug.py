@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ports.runs import Case, Edit, Run, Where
 
-
+Pairs = tuple[tuple[str, str], ...]
 # The calls of the edited lines.
 EDITED = Where()
 
@@ -24,6 +24,8 @@ class Bug:
     where: Where = EDITED
     modes: tuple[bool, ...] = (True, False)
     """Whether it is captured with its backward pass, without, or both."""
+    elsewhere: Pairs = ()
+    """Calls of goldens that do the work of the edited lines, by module path and name."""
     goldens: tuple[tuple[str, Run], ...] = ()
     """Goldens instead of those of its file; the same code is always one."""
 
@@ -39,5 +41,5 @@ class Bug:
                 replace(self.target, edits=self.edits),
                 golden,
                 modes=self.modes,
-                where=self.where,
+                where=replace(self.where, golden=(*self.where.golden, *self.elsewhere)),
             )

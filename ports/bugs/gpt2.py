@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import EDITED, Bug
+from ports.bugs.bug import EDITED, Bug, Pairs
 from ports.runs import OLD, Edit, Where, run
 
 MODULE = "transformers.models.gpt2.modeling_gpt2"
@@ -12,15 +12,28 @@ GOLDENS = {
     "other implementation": run("hand/gpt2"),
 }
 SPLIT = "query_states, key_states, value_states = self.c_attn(hidden_states)"
-
-
-def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0, module: str = MODULE) -> Bug:
-    return Bug(f"gpt2/{name}", TARGET, (Edit(module, old, new, nth),), where)
-
-
 # Where goldens compute scores and mask in their own way.
 SCALED = (("*.attn", "Tensor.__truediv__"), ("blocks.*.attn", "Tensor.__mul__"))
 MASKED = (("*.attn", "Torch.where"), ("blocks.*.attn", "Tensor.masked_fill"))
+SPLITS = (("*.attn", "Tensor.split"), ("*.attn", "Tensor.chunk"), ("*.attn", "Tensor.view"))
+# Calls of goldens that do the same work under other names or in other modules.
+ELSEWHERE: dict[str, Pairs] = {
+    "gelu-erf": (("blocks.?", "Functional.gelu"),),
+    "query-and-key-swapped": SPLITS,
+    "key-and-value-swapped": SPLITS,
+    "positions-off-by-one": (("*wpe", "*"), (".", "Tensor.__add__")),
+    "bias-missing": (("*", "Torch.addmm"), ("*.qkv", "*")),
+    "norm-eps": (("blocks.?.ln2", "*"),),
+    "residual-of-normed": (("blocks.?", "Tensor.__add__"), ("transformer.h.?", "Tensor.__add__")),
+    "softmax-over-queries": (("*.attn", "Functional.softmax"),),
+    "weights-not-tied": ((".", "Tensor.__matmul__"), (".", "Tensor.t")),
+}
+
+
+def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0, module: str = MODULE) -> Bug:
+    return Bug(
+        f"gpt2/{name}", TARGET, (Edit(module, old, new, nth),), where, elsewhere=ELSEWHERE.get(name, ())
+    )
 
 
 BUGS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import EDITED, Bug
+from ports.bugs.bug import EDITED, Bug, Pairs
 from ports.runs import Edit, Run, Where, run
 
 RESNET = "torchvision.models.resnet"
@@ -11,15 +11,40 @@ ATTENTION = "timm.layers.attention"
 GOLDENS: dict[str, Run] = {}
 OF_RESNET = (("other library", run("timm/resnet")),)
 OF_VIT = (("other library", run("hf/vit")), ("other implementation", run("hand/vit")))
+# Calls of goldens that do the same work under other names or in other modules.
+ELSEWHERE: dict[str, Pairs] = {
+    "heads-before-three": (("*.attention", "Tensor.permute"), ("*.attention", "Tensor.view")),
+    "softmax-over-queries": (("*.attention", "*.softmax"),),
+    "heads-not-transposed-back": (("*.attention", "Tensor.transpose"), ("*.attention", "Tensor.reshape")),
+    "residual-dropped": (("vit.layers.?", "Tensor.__add__"), ("blocks.?", "Tensor.__add__")),
+    "positions-before-class-token": (("vit.embeddings", "Tensor.__add__"), (".", "Tensor.__add__")),
+    "scale-missing": (("*.attention", "Tensor.__mul__"), ("*.attention", "Tensor.__truediv__")),
+    "relu-before-sum": (("layer?.?", "Tensor.__iadd__"),),
+    "flatten-after-max": (("*pool", "*"), ("global_pool*", "*")),
+}
 
 
 def resnet(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
     edit = Edit(RESNET, old, new, nth)
-    return Bug(f"resnet/{name}", run("torchvision/resnet"), (edit,), where, goldens=OF_RESNET)
+    return Bug(
+        f"resnet/{name}",
+        run("torchvision/resnet"),
+        (edit,),
+        where,
+        goldens=OF_RESNET,
+        elsewhere=ELSEWHERE.get(name, ()),
+    )
 
 
 def vit(name: str, module: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
-    return Bug(f"timm-vit/{name}", run("timm/vit"), (Edit(module, old, new, nth),), where, goldens=OF_VIT)
+    return Bug(
+        f"timm-vit/{name}",
+        run("timm/vit"),
+        (Edit(module, old, new, nth),),
+        where,
+        goldens=OF_VIT,
+        elsewhere=ELSEWHERE.get(name, ()),
+    )
 
 
 BUGS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import EDITED, Bug
+from ports.bugs.bug import EDITED, Bug, Pairs
 from ports.runs import OLD, Edit, Where, run
 
 MODULE = "transformers.models.llama.modeling_llama"
@@ -15,16 +15,52 @@ GOLDENS = {
 SCORES = "attn_weights = torch.matmul(query, key_states.transpose(2, 3)) * scaling"
 SOFTMAX = "attn_weights = nn.functional.softmax(attn_weights, dim=-1, dtype=torch.float32).to(query.dtype)"
 RATES = "self.inv_freq.to(device=x.device, dtype=torch.float)"
-
-
-def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
-    return Bug(f"llama/{name}", TARGET, (Edit(MODULE, old, new, nth),), where)
-
-
 # Where goldens compute scores and mask in their own way.
 FUSED = ("*", "Functional.scaled_dot_product_attention")
 SCALED = (FUSED, ("*.self_attn", "Tensor.__truediv__"), ("layers.*.attention", "Tensor.__truediv__"))
 MASKED = (FUSED, ("layers.*.attention", "Tensor.masked_fill"))
+ROTARY = (
+    ("*.rotary", "*"),
+    ("*.rotary_emb", "*"),
+    ("*.self_attn", "Torch.cat"),
+    ("*.self_attn", "Tensor.__neg__"),
+)
+NORMS = (("*norm", "*"),)
+# Calls of goldens that do the same work under other names or in other modules.
+ELSEWHERE: dict[str, Pairs] = {
+    "rotary-pairs-interleaved": ROTARY,
+    "rotary-sign": ROTARY,
+    "rotary-sine-for-cosine": ROTARY,
+    "rotary-half-the-rate": ROTARY,
+    "rotary-rates-in-bfloat16": ROTARY,
+    "rotary-base": ROTARY,
+    "rotary-key-without-sine": ROTARY,
+    "keys-tiled": (("layers.*.attention", "Tensor.repeat_interleave"),),
+    "norm-eps": NORMS,
+    "norm-variance-about-mean": NORMS,
+    "norm-weight-plus-one": NORMS,
+    "norm-in-bfloat16": NORMS,
+    "residual-after-norm": (("layers.?", "Tensor.__add__"), ("model.layers.?", "Tensor.__add__")),
+    "activation-gelu": (("layers.*.feed_forward", "Functional.silu"),),
+    "gate-and-up-swapped": (("layers.*.feed_forward", "*"),),
+    "values-from-key-projection": (
+        ("*.v_proj", "*"),
+        ("*.wqkv", "*"),
+        ("layers.*.attention", "Tensor.split"),
+    ),
+    "heads-not-transposed-back": (
+        ("*.self_attn", "Tensor.transpose"),
+        ("layers.*.attention", "Tensor.transpose"),
+    ),
+    "heads-interleaved": (("*.self_attn", "Tensor.view"), ("layers.*.attention", "Tensor.view")),
+    "causal-mask-vanishes": MASKED,
+}
+
+
+def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
+    return Bug(
+        f"llama/{name}", TARGET, (Edit(MODULE, old, new, nth),), where, elsewhere=ELSEWHERE.get(name, ())
+    )
 
 
 BUGS = (

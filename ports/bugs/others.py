@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import EDITED, Bug
+from ports.bugs.bug import EDITED, Bug, Pairs
 from ports.runs import OLD, Edit, Run, Where, run
 
 GOLDENS: dict[str, Run] = {}
 LOSS = "transformers.loss.loss_utils"
+# Calls of goldens that do the same work under other names or in other modules.
+ELSEWHERE: dict[str, Pairs] = {
+    "labels-not-shifted": ((".", "Tensor.__getitem__"),),
+    "sum-for-mean": ((".", "Functional.cross_entropy"),),
+    "padding-counted": ((".", "Functional.cross_entropy"),),
+    "relative-position-sign": (("*.SelfAttention", "Tensor.__sub__"),),
+    "norm-about-mean": (("*layer_norm", "*"),),
+    "decoder-outputs-not-scaled": ((".", "Tensor.__mul__"),),
+    "rotary-sign": (("*.attention", "Torch.cat"), ("*.attention", "Tensor.__neg__")),
+    "embeddings-not-scaled": (("model", "Tensor.__mul__"),),
+    "norm-without-plus-one": (("*norm", "*"),),
+    "keys-tiled": (("*.self_attn", "Tensor.expand"),),
+    "positions-without-offset": (("*embed_positions", "*"),),
+    "window-shifted-one-way": (("*", "Torch.roll"),),
+    "layer-scale-missing": (("*", "Tensor.__mul__"),),
+    "step-not-softplus": (("*", "Functional.softplus"),),
+    "state-matrix-sign": (("*", "Torch.exp"),),
+}
 
 
 def model(architecture: str, name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
@@ -16,6 +34,7 @@ def model(architecture: str, name: str, old: str, new: str, where: Where = EDITE
         run(f"hf/{architecture}"),
         (Edit(module, old, new, nth),),
         where,
+        elsewhere=ELSEWHERE.get(name, ()),
         goldens=(("other release", run(f"hf/{architecture}", OLD)),),
     )
 
@@ -26,6 +45,7 @@ def loss(name: str, old: str, new: str, where: Where = EDITED) -> Bug:
         run("hf/llama", labels=True, padded=True),
         (Edit(LOSS, old, new),),
         where,
+        elsewhere=ELSEWHERE.get(name, ()),
         modes=(True,),
         goldens=(("other release", run("hf/llama", OLD, labels=True, padded=True)),),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ports.bugs.bug import EDITED, Bug
+from ports.bugs.bug import EDITED, Bug, Pairs
 from ports.runs import Edit, Run, Where, run
 
 MODULE = "ports.programs.training_loops"
@@ -12,6 +12,17 @@ SETTINGS = {"lr": 1e-2, "weight_decay": 0.1}
 GOLDENS: dict[str, Run] = {}
 CLIPPED: dict[str, Any] = {"optimizer": "sgd", "settings": {"lr": 0.1}}
 UPDATE = "(mean / scale) / ((square / spread).sqrt() + 1e-8)"
+UPDATES = ((".", "Tensor.sqrt"), (".", "Tensor.add_"), (".", "Tensor.addcdiv_"), (".", "Tensor.div"))
+# Calls of goldens that do the same work under other names or in other modules.
+ELSEWHERE: dict[str, Pairs] = {
+    "decay-in-gradient": ((".", "Tensor.mul_"),),
+    "decay-without-rate": ((".", "Tensor.mul_"),),
+    "second-moment-not-corrected": UPDATES,
+    "eps-inside-root": UPDATES,
+    "first-beta": ((".", "Tensor.lerp_"),),
+    "gradient-not-squared": ((".", "Tensor.addcmul_"),),
+    "pieces-not-averaged": ((".", "Functional.cross_entropy"),),
+}
 
 
 def bug(name: str, old: str, new: str, target: Run, other: Run, where: Where = EDITED) -> Bug:
@@ -20,6 +31,7 @@ def bug(name: str, old: str, new: str, target: Run, other: Run, where: Where = E
         target,
         (Edit(MODULE, old, new),),
         where,
+        elsewhere=ELSEWHERE.get(name, ()),
         modes=(True,),
         goldens=(("other implementation", other),),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ports.bugs.bug import EDITED, Bug
+from ports.bugs.bug import EDITED, Bug, Pairs
 from ports.runs import OLD, Edit, Where, run
 
 MODULE = "transformers.models.vit.modeling_vit"
@@ -12,18 +12,30 @@ GOLDENS = {
     "other implementation": run("hand/vit"),
     "other library": run("timm/vit"),
 }
-
-
-def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
-    return Bug(f"vit/{name}", TARGET, (Edit(MODULE, old, new, nth),), where)
-
-
 # Where goldens compute scores in their own way.
 SCALED = (
     ("*.attention.attention", "Tensor.__truediv__"),
     ("blocks.*.attention", "Tensor.__truediv__"),
     ("blocks.*.attn", "Tensor.__mul__"),
 )
+# Calls of goldens that do the same work under other names or in other modules.
+ELSEWHERE: dict[str, Pairs] = {
+    "patches-by-column": (("*embed", "*"), (".", "Functional.unfold"), ("patch_embed*", "*")),
+    "class-token-last": ((".", "Torch.cat"),),
+    "positions-shifted": ((".", "Tensor.__add__"),),
+    "gelu-quick": (("blocks.*.mlp.1", "*"), ("blocks.*.mlp.act", "*"), ("*.intermediate_act_fn", "*")),
+    "norms-swapped": (("*.norm1", "*"), ("*.layernorm_before", "*")),
+    "residual-twice": (("blocks.?", "Tensor.__add__"), ("*.layer.?", "Tensor.__add__")),
+    "mean-for-class-token": ((".", "Tensor.__getitem__"),),
+    "norm-eps": (("blocks.?.norm2", "*"),),
+    "softmax-over-queries": (("*.attention", "*.softmax"), ("blocks.*.attn", "Tensor.softmax")),
+}
+
+
+def bug(name: str, old: str, new: str, where: Where = EDITED, nth: int = 0) -> Bug:
+    return Bug(
+        f"vit/{name}", TARGET, (Edit(MODULE, old, new, nth),), where, elsewhere=ELSEWHERE.get(name, ())
+    )
 
 
 BUGS = (

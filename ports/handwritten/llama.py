@@ -1,4 +1,4 @@
-"""Llama in one file: one projection for queries, keys and values, rotary positions by complex numbers or by halves."""
+"""Llama in one file: one projection for queries, keys and values, rotary positions in two forms."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class RMSNorm(nn.Module):
 
 class Rotary(nn.Module):
     """Pairs of neighbours as complex numbers, or halves of a head as in transformers."""
+
+    rates: Tensor
 
     def __init__(self, head: int, interleaved: bool) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """The programs of the suite, by name: each is built with its weights and batch, ready to run.
 
-Modules of programs are imported when one of their names is asked for: they need libraries that the environment may
-not have.
+Modules of programs are imported when one of their names is asked for: they need libraries that the
+environment may not have.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Layer(nn.Module):
             def causal(score: Tensor, b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
                 return torch.where(row >= column, score, -float("inf"))
 
-            mixed = flex_attention(q, k, v, score_mod=causal)
+            mixed = flex_attention(q, k, v, score_mod=causal)  # type: ignore[assignment]
         elif self.kernel == "sdpa":
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         elif self.kernel == "blocks":

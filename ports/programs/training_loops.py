@@ -83,7 +83,7 @@ def build(
                 logits = model(input_ids=given, use_cache=False).logits
                 loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)) / pieces
             if backward:
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
             if "loss" in logged:
                 print("loss", loss.item())
             if "accuracy" in logged:

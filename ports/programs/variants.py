@@ -1,7 +1,7 @@
 """Programs that compute the same as a library's model in another arrangement.
 
-Inputs are cut differently (padding, packing, a cache), weights are kept differently (merged, split over devices), or
-attention is computed by another function.
+Inputs are cut differently (padding, packing, a cache), or weights are kept differently (merged, split over
+devices).
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def packed(as_one: bool = True) -> Program:
     ids = batches.tokens(97, 8)
     given: dict[str, Any] = {"input_ids": ids}
     if as_one:
-        allowed = torch.block_diag(*[torch.ones(8, 8).tril()] * 2)
+        allowed = torch.block_diag(  # type: ignore[no-untyped-call]
+            *[torch.ones(8, 8).tril()] * 2
+        )
         mask = torch.zeros(16, 16).masked_fill(allowed == 0, torch.finfo(torch.float32).min)
         given = {
             "input_ids": ids.reshape(1, 16),

@@ -77,7 +77,7 @@ def build(
     """`timm/{model}` and `torchvision/{model}`."""
     size = 32 if name == "vit" else 64
     if (family, name) == ("timm", "vit"):
-        model = timm_vit(**options)
+        model: Any = timm_vit(**options)
     else:
         kind, settings = SAME_NAMES[name]
         if family == "timm":

@@ -42,11 +42,18 @@ def dump(tmp_path: Path) -> Dump:
     inner, outer = frame(MODEL_FILE, 10), frame(MODEL_FILE, 30)
     stacks = {
         "0": [["Torch.matmul.0.forward"], [inner, TORCH_FRAME, outer]],
-        "1": [["Tensor.__mul__.0.forward"], [frame(MODEL_FILE, 3), frame(MODEL_FILE, 20), TORCH_FRAME, outer]],
+        "1": [
+            ["Tensor.__mul__.0.forward"],
+            [frame(MODEL_FILE, 3), frame(MODEL_FILE, 20), TORCH_FRAME, outer],
+        ],
         "2": [[ATTENTION], [TORCH_FRAME, outer]],
     }
     (folder / "stack.json").write_text(json.dumps(stacks))
-    parents = {"Torch.matmul.0.forward": ATTENTION, "Tensor.__mul__.0.forward": [ATTENTION, 0], ATTENTION: None}
+    parents = {
+        "Torch.matmul.0.forward": ATTENTION,
+        "Tensor.__mul__.0.forward": [ATTENTION, 0],
+        ATTENTION: None,
+    }
     (folder / "construct.json").write_text(json.dumps({**parents, "Tensor.mean.0.forward": None}))
     return only_dump(tmp_path)
 
@@ -61,7 +68,9 @@ def outcome(**values: object) -> Outcome:
 
 
 def test_an_edit_says_which_lines_it_changed() -> None:
-    source, span = edited(SOURCE, Edit("m", "    y = x\n    return y + x", "    y = x\n    return y - x"), "f.py")
+    source, span = edited(
+        SOURCE, Edit("m", "    y = x\n    return y + x", "    y = x\n    return y - x"), "f.py"
+    )
     assert "return y - x" in source
     assert span == ("f.py", 3, 3)
 
