@@ -10,21 +10,19 @@ python -m ports --read results.json              # the tables of an earlier run
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
 
 from ports.captures import ROOT, Captures
 from ports.cases import cases
-from ports.outcome import Outcome, as_outcomes, judged
+from ports.outcome import Outcome, as_outcomes, as_text, judged
 from ports.runs import Case
 from ports.table import line, markdown
 
@@ -140,7 +138,7 @@ def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     code = 0
     if options.read is not None:
-        done = as_outcomes(json.loads(options.read.read_text())["cases"])
+        done = as_outcomes(options.read.read_text())
     else:
         found = chosen_cases(options)
         if options.list:
@@ -157,7 +155,7 @@ def main(given: Sequence[str] | None = None) -> int:
         print(f"{len(done)} cases ran, {sum(one.error is not None for one in done)} failed")
         return code
     if options.json is not None:
-        options.json.write_text(json.dumps({"cases": [asdict(one) for one in done]}, indent=1) + "\n")
+        options.json.write_text(as_text(done))
     if options.markdown is not None:
         options.markdown.write_text(markdown(done))
     print(markdown(done), end="")

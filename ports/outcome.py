@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +122,18 @@ def judged(case: Case, captures: Captures, check: bool = False) -> Outcome:
         return Outcome(*known, error=traceback.format_exc(), seconds=round(time.monotonic() - start, 2))
 
 
-def as_outcomes(values: Sequence[dict[str, Any]]) -> list[Outcome]:
-    """The outcomes of a file written with `--json`."""
+def as_text(outcomes: Sequence[Outcome]) -> str:
+    """JSON with one case per line, without what is empty."""
+    rows = [
+        json.dumps({name: value for name, value in asdict(one).items() if value not in (None, (), "")})
+        for one in outcomes
+    ]
+    return '{"cases": [\n' + ",\n".join(rows) + "\n]}\n"
+
+
+def as_outcomes(text: str) -> list[Outcome]:
+    """The outcomes that `as_text` wrote."""
     return [
-        Outcome(**{**value, "answers": tuple(value["answers"]), "wanted": tuple(value["wanted"])})
-        for value in values
+        Outcome(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+        for row in json.loads(text)["cases"]
     ]

@@ -181,7 +181,9 @@ BUGS = (
         "last-norm-missing",
         "hidden_states = self.norm(hidden_states)",
         "hidden_states = hidden_states",
-        Where((("model.norm", "*"), ("lm_head", "*")), (("norm", "*"),), after=1),
+        Where(
+            (("model.norm", "*"), ("lm_head", "*"), (".", "Tensor.__getitem__")), (("norm", "*"),), after=1
+        ),
     ),
     bug("causal-mask-vanishes", "attention_mask=causal_mask,", "attention_mask=causal_mask * 1e-38,"),
 )

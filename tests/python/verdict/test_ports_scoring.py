@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from ports.cases import cases
 from ports.dumps import Dump, forward_name, module_path, only_dump
 from ports.edits import EditError, edited, plant, source_path
 from ports.held_out import is_held_out
-from ports.outcome import Outcome, as_outcomes
+from ports.outcome import Outcome, as_outcomes, as_text
 from ports.runs import Edit, Where, run
 from ports.scoring import Answer, Truth, answers_of, is_exact, place, truth_of
 from ports.table import line, markdown
@@ -240,8 +240,8 @@ def test_tables_count_by_kind_and_keep_failures_apart() -> None:
 def test_results_are_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = [outcome(place="exact", exit_code=1, named=1, answers=("a",), wanted=("b",))]
     path = tmp_path / "results.json"
-    path.write_text(json.dumps({"cases": [asdict(one) for one in found]}))
-    assert as_outcomes(json.loads(path.read_text())["cases"]) == found
+    path.write_text(as_text(found))
+    assert as_outcomes(path.read_text()) == found
     assert main(["--read", str(path)]) == 0
     assert "| same code | tensor, with backward | 1 | 1 (100 %) |" in capsys.readouterr().out
 
