@@ -148,7 +148,7 @@ faults: setup ## Plant faults in small models; who finds them? (half an hour; AL
 	$(BIN)/python -m faults $(if $(ALL),--all) \
 	  --json target/faults.json --markdown target/faults.md
 
-ports: setup .venv-ports-new/.ready .venv-ports-old/.ready ## Compare real ports, healthy and with bugs, with libraries from PyPI (half an hour, 5 GB of disk; HELD_OUT=1: the cases kept for the end)
+ports: setup .venv-ports-new/.ready .venv-ports-old/.ready ## Compare real ports, healthy and with bugs, with libraries from PyPI (a quarter of an hour, 5 GB of disk; HELD_OUT=1: the cases kept for the end)
 	mkdir -p target
 	$(BIN)/python -m ports $(if $(HELD_OUT),--held-out) --json target/ports.json --markdown target/ports.md
 

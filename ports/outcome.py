@@ -133,7 +133,11 @@ def as_text(outcomes: Sequence[Outcome]) -> str:
 
 def as_outcomes(text: str) -> list[Outcome]:
     """The outcomes that `as_text` wrote."""
-    return [
-        Outcome(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-        for row in json.loads(text)["cases"]
-    ]
+
+    def restored(row: dict[str, Any]) -> Outcome:
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+        }
+        return Outcome(**values)
+
+    return [restored(row) for row in json.loads(text)["cases"]]
