@@ -5,6 +5,7 @@
 #   .tools/  uv, to create the first environment, only if the machine has none
 #   .venv/   the Python environment, with the development tools (uv among them) and the built package
 #   .venv-torch-*/   environments with other releases of torch, for `make test-torch-versions`
+#   .venv-ports-*/   environments with two releases of the libraries of `make ports`
 #   .venv-wheels/    the tools that build wheels, for `make wheels` and `make sdist`
 
 PYTHON ?= python3
@@ -50,7 +51,7 @@ WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(absp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove
+.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove ports
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -157,6 +158,10 @@ faults: setup ## Plant faults in small models; who finds them? (half an hour; AL
 	$(BIN)/python -m faults $(if $(ALL),--all) \
 	  --json target/faults.json --markdown target/faults.md
 
+ports: setup .venv-ports-new/.ready .venv-ports-old/.ready ## Compare real ports, healthy and with bugs, with libraries from PyPI (a quarter of an hour, 5 GB of disk; HELD_OUT=1: the cases kept for the end)
+	mkdir -p target
+	$(BIN)/python -m ports $(if $(HELD_OUT),--held-out) --json target/ports.json --markdown target/ports.md
+
 fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust and cargo-fuzz
 	@for target in $(FUZZ_TARGETS); do \
 	  echo "fuzz $$target for $(FUZZ_SECONDS) s"; \
@@ -183,7 +188,7 @@ check-packages: ## Install each package of dist/ that runs here into an empty en
 
 clean: ## Remove everything that was built
 	cargo clean
-	rm -rf $(VENV) .venv-torch-* .venv-wheels .tools dist fuzz/target python/ulpscope/_core*.so
+	rm -rf $(VENV) .venv-torch-* .venv-ports-* .venv-wheels .tools dist fuzz/target python/ulpscope/_core*.so
 
 .tools/bin/uv:
 	$(PYTHON) -m venv .tools
@@ -199,6 +204,11 @@ $(TOOLS_READY): requirements-dev.txt requirements-integrations.txt | $(filter .t
 	$(UV) venv --quiet --allow-existing --python 3.11 .venv-torch-$*
 	$(UV) pip install --quiet --python .venv-torch-$*/bin/python pytest \
 	  $(if $(filter oldest,$*),$(foreach one,$(OLDEST_TORCH),'$(one)'),$(foreach one,$(NEWEST_TORCH),'$(one)'))
+	@touch $@
+
+.venv-ports-new/.ready .venv-ports-old/.ready: .venv-ports-%/.ready: requirements-ports-%.txt | $(filter .tools/%,$(UV))
+	$(UV) venv --quiet --allow-existing --python 3.11 .venv-ports-$*
+	$(UV) pip install --quiet --python .venv-ports-$*/bin/python -r requirements-ports-$*.txt
 	@touch $@
 
 .venv-wheels/.ready: requirements-wheels.txt requirements-dev.txt | $(filter .tools/%,$(UV))

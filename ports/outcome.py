@@ -1,0 +1,143 @@
+"""Runs a case: two captures, a comparison, a score."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ports.captures import Captures
+from ports.dumps import only_dump
+from ports.runs import Case
+from ports.scoring import answers_of, place, truth_of
+
+# How many answers of a comparison are kept.
+KEPT = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One row of the results."""
+
+    name: str
+    part: str
+    kind: str
+    architecture: str
+    task: str
+    backward: bool
+    held_out: bool
+    exit_code: int | None = None
+    place: str | None = None
+    """Of a bug: see `ports.scoring`."""
+    named: int = 0
+    """How many calls the comparison names."""
+    answers: tuple[str, ...] = ()
+    """The first of them."""
+    wanted: tuple[str, ...] = ()
+    """Of a bug: some of the calls that count as exact."""
+    final_error: float | None = None
+    """The largest relative difference among the final results."""
+    reason: str = ""
+    """The sentence of the comparison."""
+    error: str | None = None
+    seconds: float = 0.0
+
+
+def final_error(target: Path, golden: Path) -> float | None:
+    """The largest relative difference of the results that both runs have in the same shape."""
+    import torch
+
+    ours, theirs = torch.load(target), torch.load(golden)
+    errors = [
+        float((ours[name] - value).norm() / value.norm())
+        for name, value in theirs.items()
+        if name in ours and ours[name].shape == value.shape
+    ]
+    return max(errors) if errors else None
+
+
+def compared(target: Path, golden: Path) -> tuple[int, dict[str, Any]]:
+    """The exit code and the result of `ulpscope compare`."""
+    command = [sys.executable, "-m", "ulpscope", "compare", str(target), str(golden), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        result: dict[str, Any] = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise RuntimeError(f"ulpscope compare ended with {done.returncode}: {done.stderr[-1500:]}") from None
+    if "error" in result:
+        raise RuntimeError(f"ulpscope compare ended with {done.returncode}: {result['error']['message']}")
+    return done.returncode, result
+
+
+def judged(case: Case, captures: Captures, check: bool = False) -> Outcome:
+    """Runs one case; with `check` without the comparison, to see whether the case is what it claims."""
+    start = time.monotonic()
+    known = (
+        case.full_name,
+        case.part,
+        case.kind,
+        case.architecture,
+        case.task,
+        case.backward,
+        case.held_out,
+    )
+    try:
+        target = captures.made(case.target, case.task, case.backward)
+        golden = captures.made(case.golden, case.task, case.backward)
+        error = final_error(target.results, golden.results)
+        if case.part == "healthy" and error is not None and error > case.tolerance:
+            raise RuntimeError(f"not a healthy port: final results differ by {error:.2e}")
+        truth, found, wanted = None, None, []
+        if case.where is not None:
+            ours = only_dump(target.dump)
+            truth = truth_of(ours, only_dump(golden.dump), target.spans, case.where)
+            wanted = [*sorted(truth.calls)[:KEPT], *truth.patterns]
+            if not wanted:
+                raise RuntimeError("the case means no call of the target: its lines or patterns match none")
+        if check:
+            seconds = round(time.monotonic() - start, 2)
+            return Outcome(*known, wanted=tuple(wanted), final_error=error, seconds=seconds)
+        code, result = compared(target.dump, golden.dump)
+        answers = answers_of(result)
+        if truth is not None:
+            found = place(answers, truth, ours, code, error)
+        return Outcome(
+            *known,
+            exit_code=code,
+            place=found,
+            named=len(answers),
+            answers=tuple(f"{one.call} ({one.kind}, {one.confidence:.2f})" for one in answers[:KEPT]),
+            wanted=tuple(wanted),
+            final_error=error,
+            reason=str(result.get("reason", "")),
+            seconds=round(time.monotonic() - start, 2),
+        )
+    except Exception:
+        return Outcome(*known, error=traceback.format_exc(), seconds=round(time.monotonic() - start, 2))
+
+
+def as_text(outcomes: Sequence[Outcome]) -> str:
+    """JSON with one case per line, without what is empty."""
+    rows = [
+        json.dumps({name: value for name, value in asdict(one).items() if value not in (None, (), "")})
+        for one in outcomes
+    ]
+    return '{"cases": [\n' + ",\n".join(rows) + "\n]}\n"
+
+
+def as_outcomes(text: str) -> list[Outcome]:
+    """The outcomes that `as_text` wrote."""
+
+    def restored(row: dict[str, Any]) -> Outcome:
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+        }
+        return Outcome(**values)
+
+    return [restored(row) for row in json.loads(text)["cases"]]
