@@ -23,7 +23,7 @@ _MAX_DENSE = 1 << 28
 _PIECE = 1 << 20
 
 # By kind of device: whether its storages have a size.
-_has_sizes: dict[str, bool] = {}
+_addressed: dict[str, bool] = {}
 
 
 # The shape of a view of its whole base; or shape and strides of the base, and shape, strides and offset of
@@ -248,23 +248,22 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 
 
 def is_freed(tensor: torch.Tensor) -> bool:
-    """Whether a strided tensor has lost elements: its storage was made smaller, as FSDP does."""
-    if tensor.numel() == 0:
-        return False
-    last = tensor.storage_offset() + sum(
-        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
-    size = tensor.untyped_storage().nbytes()
-    return size < (last + 1) * tensor.element_size() and _states_sizes(tensor.device)
+    """Whether the storage of a strided tensor was freed, as FSDP does.
+
+    The storage itself is not asked: its Python object would count as a user of the memory, and torch would no
+    longer add gradients in place.
+    """
+    has_elements = tensor.numel() > 0
+    return has_elements and torch._C._data_address(tensor) == 0 and _has_addresses(tensor.device)
 
 
-def _states_sizes(device: torch.device) -> bool:
-    """Whether storages of a device have a size. Those of a device written in Python have none."""
-    known = _has_sizes.get(device.type)
+def _has_addresses(device: torch.device) -> bool:
+    """Whether tensors of a device are somewhere. Those of a device written in Python are not."""
+    known = _addressed.get(device.type)
     if known is None:
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-            known = torch.empty(1, device=device).untyped_storage().nbytes() > 0
-        _has_sizes[device.type] = known
+            known = torch._C._data_address(torch.empty(1, device=device)) != 0
+        _addressed[device.type] = known
     return known
 
 
