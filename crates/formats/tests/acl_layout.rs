@@ -236,6 +236,18 @@ fn what_is_not_known_is_said() {
 }
 
 #[test]
+fn many_groups_cost_no_more_than_their_elements() {
+    let groups = 1 << 17;
+    let mut tensor = dumped("HWCN", &[1, 1, 1, groups], &[], &vec![1; groups]);
+    tensor.sub_format = groups as i32;
+    let started = std::time::Instant::now();
+    let blocks = tensor.relaid(format("FRACTAL_Z"), None).unwrap().tensor;
+    assert_eq!(blocks.shape(), [groups / 16, 1, 16, 16]);
+    // The square of the number of groups takes far longer.
+    assert!(started.elapsed().as_secs_f64() < 5.0, "{:?}", started.elapsed());
+}
+
+#[test]
 fn hostile_shapes_cost_no_memory() {
     let empty = dumped("NHWC", &[1 << 40, 0, 1 << 20, 1], &[], &[]);
     assert_eq!(empty.relaid(format("NCHW"), None).unwrap().tensor.shape(), [1 << 40, 1, 0, 1 << 20]);

@@ -119,48 +119,50 @@ impl<'a> TextFields<'a> {
 
 impl<'a> Fields<'a> for TextFields<'a> {
     fn next(&mut self) -> Result<Option<Field<'a>>, Error> {
-        if self.at - self.released > PORTION {
-            self.file.release(self.released..self.at);
-            self.released = self.at;
-        }
-        self.blank(true);
-        if let Some(name) = self.list {
-            match self.peek() {
-                Some(b']') => {
-                    self.at += 1;
-                    self.list = None;
-                    self.blank(true);
+        // An empty list has no field: a file may have any number of them in a row.
+        loop {
+            if self.at - self.released > PORTION {
+                self.file.release(self.released..self.at);
+                self.released = self.at;
+            }
+            self.blank(true);
+            if let Some(name) = self.list {
+                match self.peek() {
+                    Some(b']') => {
+                        self.at += 1;
+                        self.list = None;
+                        self.blank(true);
+                    }
+                    Some(b'{' | b'<') => return Err(self.error("plain values in a list")),
+                    _ => return self.value(name).map(Some),
                 }
-                Some(b'{' | b'<') => return Err(self.error("plain values in a list")),
-                _ => return self.value(name).map(Some),
             }
-        }
-        match self.peek() {
-            None if self.depth > 0 => return Err(self.error("the end of a message")),
-            None => return Ok(None),
-            Some(b'}' | b'>') if self.depth > 0 => {
-                self.at += 1;
-                self.depth -= 1;
-                return Ok(Some(Field::End));
+            match self.peek() {
+                None if self.depth > 0 => return Err(self.error("the end of a message")),
+                None => return Ok(None),
+                Some(b'}' | b'>') if self.depth > 0 => {
+                    self.at += 1;
+                    self.depth -= 1;
+                    return Ok(Some(Field::End));
+                }
+                Some(_) => {}
             }
-            Some(_) => {}
-        }
-        let name = self.word("the name of a field")?;
-        self.blank(false);
-        let has_colon = self.peek() == Some(b':');
-        if has_colon {
-            self.at += 1;
+            let name = self.word("the name of a field")?;
             self.blank(false);
-        }
-        match self.peek() {
-            Some(b'{' | b'<') => self.start(name).map(Some),
-            Some(b'[') if has_colon => {
+            let has_colon = self.peek() == Some(b':');
+            if has_colon {
                 self.at += 1;
-                self.list = Some(name);
-                self.next()
+                self.blank(false);
             }
-            _ if has_colon => self.value(name).map(Some),
-            _ => Err(self.error("a colon or a message")),
+            match self.peek() {
+                Some(b'{' | b'<') => return self.start(name).map(Some),
+                Some(b'[') if has_colon => {
+                    self.at += 1;
+                    self.list = Some(name);
+                }
+                _ if has_colon => return self.value(name).map(Some),
+                _ => return Err(self.error("a colon or a message")),
+            }
         }
     }
 }

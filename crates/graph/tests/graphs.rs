@@ -191,6 +191,13 @@ fn hostile_graphs_are_refused_by_name() {
 }
 
 #[test]
+fn any_number_of_empty_lists_needs_no_stack() {
+    let text = format!("graph {{ op {{ name: \"x\" type: \"Data\" {} }} }}", "a:[] ".repeat(1_000_000));
+    let read = std::thread::Builder::new().stack_size(256 << 10).spawn(move || graph("g.txt", &text));
+    assert_eq!(read.unwrap().join().unwrap().unwrap().ops[0].name, "x");
+}
+
+#[test]
 fn a_folder_gives_what_runs() {
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str| std::fs::write(folder.path().join(name), TEXT).unwrap();

@@ -181,6 +181,17 @@ def test_the_operator_of_an_overflow_and_its_tensors(acl: Path) -> None:
     assert "AI Core detected an overflow, status 0x120" in text
 
 
+def test_the_execution_nearest_to_an_overflow_is_blamed(acl: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "overflow"
+    shutil.copytree(acl / "inputs/precision_data/overflow", folder)
+    (relu,) = folder.rglob("Relu.LeNet_conv2_Relu.*")
+    *parts, time = relu.name.split(".")
+    # The task ran a second before too.
+    shutil.copy(relu, relu.with_name(".".join([*parts, str(int(time) - 1_000_000)])))
+    found = json.loads(run("overflow", folder, "--json").stdout)["device_overflows"]
+    assert found[0]["op_name"] == "Relu.LeNet_conv2_Relu.1.forward"
+
+
 def test_every_unit_of_op_debug_files_is_named(acl: Path) -> None:
     done = run("overflow", acl / "inputs/zoo/opdebug", "--json")
     assert done.returncode == 1, done.stderr

@@ -195,6 +195,44 @@ def test_two_devices_whose_tasks_differ(acl: Path, tmp_path: Path) -> None:
     assert header.count("Address") == 2
 
 
+def steps_of(acl: Path, folder: Path, *numbers: int) -> Path:
+    """The dump of the device as several steps."""
+    source = next((acl / NPU).rglob("Relu.LeNet_conv2_Relu.*")).parent
+    for number in numbers:
+        shutil.copytree(source, folder / f"20260101120000/0/ge_default_20260101120001_1/1/{number}")
+    return folder
+
+
+def test_steps_without_counterpart_are_not_compared_with_a_different_one(acl: Path, tmp_path: Path) -> None:
+    target = steps_of(acl, tmp_path / "target", 0, 1)
+    graph = ("--graph", acl / GRAPH)
+    done = run("compare", target, steps_of(acl, tmp_path / "first", 0), *graph, "--json")
+    assert done.returncode == 0, done.stderr
+    (outcome,) = document(done)["networks"]
+    assert any(
+        note.startswith("not compared (no counterpart in the golden): step 1") for note in outcome["notes"]
+    )
+    other = steps_of(acl, tmp_path / "other", 7)
+    assert run("compare", target, other, *graph).returncode == 2
+    # One step each is a pair, and tensors without a step are those of every step.
+    assert run("compare", steps_of(acl, tmp_path / "one", 1), other, *graph).returncode == 0
+    assert len(document(run("compare", target, acl / ARRAYS, *graph, "--json"))["networks"]) == 2
+
+
+def test_an_execution_that_the_golden_does_not_have_is_unmatched(acl: Path, tmp_path: Path) -> None:
+    target = steps_of(acl, tmp_path / "target", 0)
+    (relu,) = target.rglob("Relu.LeNet_conv2_Relu.*")
+    *parts, time = relu.name.split(".")
+    shutil.copy(relu, relu.with_name(".".join([*parts, str(int(time) + 1000)])))
+    for golden_dump in (steps_of(acl, tmp_path / "golden", 0), acl / ARRAYS):
+        done = run("compare", target, golden_dump, "--graph", acl / GRAPH, "--json", "-o", tmp_path / "out")
+        (outcome,) = document(done)["networks"]
+        assert outcome["tensors"]["unmatched"] == 2, done.stderr
+        result = only(tmp_path / "out", "result_*.csv")
+        assert "It is of execution 2 of the operator." in result.read_text()
+        shutil.rmtree(tmp_path / "out")
+
+
 def test_what_is_no_dump_of_a_device_is_said(acl: Path) -> None:
     done = run("compare", acl / ARRAYS, acl / NPU, "--graph", acl / GRAPH)
     assert done.returncode == 2

@@ -64,8 +64,9 @@ assert len(again.graph_options.rewrite_options.custom_optimizers) == 1
 assert npu_tf_config.session_dump_config() == tf.ConfigProto()
 tf.disable_eager_execution()
 a = tf.random.uniform([2], name="a")
-with npu_tf_config.sess_dump(tf.Session()) as sess:
-    sess.run(a)
+for _ in range(2):
+    with npu_tf_config.sess_dump(tf.Session()) as sess:
+        sess.run(a)
 assert npu_tf_config.estimator_dump() is not None
 class Optimizer:
     loss_scale = 1024.0
@@ -145,6 +146,20 @@ def test_tf_dump_of_a_session_writes_the_first_step(tmp_path: Path, interpreter:
     assert "AllClose: True" in shown.stdout
 
 
+def test_a_second_tf_dump_writes_its_own_run(tmp_path: Path, interpreter: str) -> None:
+    """And so does a second session of one script."""
+    second = SESSION + "again = tf_debug.LocalCLIDebugWrapperSession(tf.Session(), ui_type='readline')\n"
+    (tmp_path / "cpu.py").write_text(second)
+    (tmp_path / "later.py").write_text(second.replace("step + 1", "step + 2"))
+    dump = tmp_path / "precision_data/dump/cpu"
+    assert tool(tmp_path, "tf_dump", f"'{interpreter}' cpu.py").returncode == 0
+    first = set(dump.glob("net_relu.*"))
+    ended = tool(tmp_path, "tf_dump", f"'{interpreter}' later.py")
+    assert ended.returncode == 0, ended.stderr
+    (relu,) = set(dump.glob("net_relu.*")) - first
+    assert np.array_equal(np.load(relu), np.full((2, 2), 6, np.float32))
+
+
 def test_tf_dump_of_an_estimator(tmp_path: Path, interpreter: str) -> None:
     (tmp_path / "cpu.py").write_text(ESTIMATOR)
     ended = tool(tmp_path, "tf_dump", f"'{interpreter}' cpu.py")
@@ -164,7 +179,8 @@ def test_the_helpers_of_training_scripts(tmp_path: Path, interpreter: str) -> No
     # 2 is OFF.
     assert json.loads(options) == ["NpuOptimizer", True, "0", 2]
     assert scale == ">>> Current Loss Scale >>>  1024.0"
-    assert any((tmp_path / "precision_data/tf/tf_debug").glob("run_*"))
+    # A folder for each session: the debugger refuses one with an earlier run.
+    assert len(list((tmp_path / "precision_data/tf/tf_debug").glob("*/run_*"))) == 2
 
 
 def as_printed(folder: Path, interpreter: str, *words: str) -> subprocess.CompletedProcess[str]:

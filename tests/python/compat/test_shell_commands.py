@@ -154,6 +154,61 @@ def test_ni_checks_outputs_against_tensorflow_and_saves_a_drawing(data: Path) ->
     assert "LeNet/fc1/MatMul" not in drawing
 
 
+def test_ni_says_that_it_compares_tensors_of_different_lengths(data: Path) -> None:
+    (array,) = (data / "precision_data/tf/dump").glob("LeNet_fc1_Relu.0.*.npy")
+    np.save(array, np.load(array).reshape(-1)[:-1])
+    shown = answered(data, "ni LeNet/fc1/Relu -c\n")
+    assert re.search(
+        r"the numbers of elements differ: \d+ and \d+; the shorter one continues with zeros", shown
+    )
+
+
+def fields(message: bytes) -> list[tuple[int, int, int, int]]:
+    """Number, start, start of the content and end of each field of a protobuf message."""
+
+    def varint(at: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            value |= (message[at] & 127) << shift
+            at, shift = at + 1, shift + 7
+            if message[at - 1] < 128:
+                return value, at
+
+    found, at = [], 0
+    while at < len(message):
+        tag, content = varint(at)
+        if tag & 7 == 2:
+            length, content = varint(content)
+            end = content + length
+        else:
+            assert tag & 7 == 0
+            _, end = varint(content)
+        found.append((tag >> 3, at, content, end))
+        at = end
+    return found
+
+
+def without_original_shapes(dump: bytes) -> bytes:
+    """Outputs whose original shape has the number of an unknown field."""
+    length = int.from_bytes(dump[:8], "little")
+    changed, header = bytearray(dump), dump[8 : 8 + length]
+    for number, _, start, end in fields(header):
+        for inner, at, _, _ in fields(header[start:end]) if number == 3 else []:
+            if inner == 7:
+                changed[8 + start + at] = 15 << 3 | 2
+    assert changed != dump
+    return bytes(changed)
+
+
+def test_ni_says_what_is_unsure_about_a_layout(data: Path) -> None:
+    """A tensor in blocks without its original shape has an unknown number of channels."""
+    (tensors,) = (data / DUMP).glob("Conv2D.LeNet_conv2_Conv2D.*")
+    assert "original shape" not in answered(data, "ni LeNet/conv2/Conv2D -c\n")
+    tensors.write_bytes(without_original_shapes(tensors.read_bytes()))
+    shown = answered(data, "ni LeNet/conv2/Conv2D -c\n")
+    assert "original shape" in shown.split("Check:")[1]
+
+
 def test_ni_lives_on_with_more_destinations_than_outputs(data: Path) -> None:
     """dst_index longer than output_desc ends the session of the older tool."""
     graph = data / GRAPH
@@ -253,6 +308,25 @@ def test_vcs_takes_a_file_a_threshold_and_a_limit(compared: Path) -> None:
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 3
     assert "broken.csv: expected a column Index" in ended.stderr
+
+
+def test_vcs_counts_nan_and_what_a_ground_truth_of_zeros_hides(data: Path) -> None:
+    header = (
+        "Index,NPUDump,GroundTruth,TensorIndex,CosineSimilarity,MaxAbsoluteError,RelativeEuclideanDistance,"
+        "StandardDeviation,CompareFailReason\n"
+    )
+    zero, one = '"(5.000;0.000),(0.000;0.000)"', '"(1.000;0.000),(1.000;0.000)"'
+    scalar = "This tensor is scalar."
+    (data / "result.csv").write_text(
+        header + f'0,nan,b,nan:output:0,nan,nan,nan,"(nan;nan),(1.000;0.000)",\n'
+        f"1,zeros,b,zeros:output:0,NaN,5.000000,0.000000,{zero},\n"
+        f"2,scalar,b,scalar:output:0,1.000000,5.000000,0.000000,{zero},{scalar}\n"
+        f"3,rounded,b,rounded:output:0,1.000000,0.000001,0.000000,{one},{scalar}\n"
+        f"4,absent,b,absent:output:0,NaN,NaN,NaN,NaN,There is no dump file.\n"
+        f"5,equal,b,equal:output:0,1.0,0.000000,0.000000,{zero},\n"
+    )
+    shown = answered(data, "vcs -f result.csv\n")
+    assert re.findall(r"─ \[\d+\] (\S+) ─", shown) == ["nan", "zeros", "scalar"]
 
 
 def test_ac_prints_what_precision_tool_printed(acl: Path, compared: Path) -> None:
@@ -404,6 +478,19 @@ def test_dc_of_op_debug_files_writes_their_json(acl: Path, data: Path) -> None:
     assert [path.name for path in sorted(folder.iterdir())] == [path.name for path in expected]
     for path in expected:
         assert json.loads((folder / path.name).read_text()) == json.loads(path.read_text())
+
+
+def test_dc_converts_the_files_beside_a_bad_mapping(data: Path) -> None:
+    folder = data / DUMP
+    with (folder / "mapping.csv").open("wb") as file:
+        file.truncate((16 << 20) + 1)  # The largest that is read, and one byte more.
+    for asked in (folder.relative_to(data), "LeNet/fc1/Relu"):
+        ended = shell(data, f"dc {asked}\n")
+        assert "LeNet_fc1_Relu" in ended.stdout
+        assert ended.returncode == 2
+        assert "mapping.csv" in ended.stderr
+    missing = shell(data, "dc LeNet/absent\n")
+    assert "mapping.csv" in missing.stderr
 
 
 def test_dc_refuses_a_layout_before_it_writes(data: Path) -> None:

@@ -14,6 +14,7 @@ Runs on Python 3.7 with TensorFlow 1.15.
 import json
 import os
 import random
+import time
 
 from . import config as cfg
 
@@ -226,7 +227,8 @@ def npu_device_dump_config(npu_device, action=None):
 
 
 def _debug_folder():
-    return _folder("tf", "tf_debug")
+    """A new folder for each session: TensorFlow refuses one that holds an earlier run."""
+    return _folder("tf", "tf_debug", "session_%d_%d" % (time.time_ns(), os.getpid()))
 
 
 def sess_dump(sess):

@@ -10,6 +10,7 @@ import importlib.abc
 import importlib.util
 import os
 import sys
+import time
 
 _DEBUG = os.environ.get("ULPSCOPE_TF_DEBUG_DIR")
 _DUMP = os.environ.get("ULPSCOPE_TF_DUMP_DIR")
@@ -17,6 +18,16 @@ _WRAPPER = "tensorflow.python.debug.wrappers.local_cli_wrapper"
 _HOOKS = "tensorflow.python.debug.wrappers.hooks"
 # Runs that only initialise come before the first step.
 _MOST_RUNS = 10
+# The folders that this process has made, one for each session.
+_OWN = []
+
+
+def _own_folder():
+    """A new folder of this session: TensorFlow refuses one that holds an earlier run."""
+    folder = os.path.join(_DEBUG, "session_%d_%d" % (time.time_ns(), os.getpid()))
+    os.mkdir(folder)
+    _OWN.append(folder)
+    return folder
 
 
 class _Patching(importlib.abc.MetaPathFinder):
@@ -53,7 +64,7 @@ def _patch_wrapper(module):
         def __init__(self, sess, dump_root=None, ui_type=None, thread_name_filter=None, config_file_path=None):
             self._runs_left = _MOST_RUNS
             super(LocalCLIDebugWrapperSession, self).__init__(
-                sess, _DEBUG, thread_name_filter=thread_name_filter, pass_through_operrors=True
+                sess, _own_folder(), thread_name_filter=thread_name_filter, pass_through_operrors=True
             )
 
         def add_tensor_filter(self, filter_name, tensor_filter):
@@ -83,7 +94,7 @@ def _patch_hooks(module):
 
         def __init__(self, ui_type=None, dump_root=None, thread_name_filter=None, config_file_path=None):
             self._is_done = False
-            super(LocalCLIDebugHook, self).__init__(_DEBUG, thread_name_filter=thread_name_filter)
+            super(LocalCLIDebugHook, self).__init__(_own_folder(), thread_name_filter=thread_name_filter)
 
         def add_tensor_filter(self, filter_name, tensor_filter):
             """Nobody is there to use a filter."""
@@ -101,17 +112,15 @@ def _patch_hooks(module):
 
 
 def _write_npy():
-    """The tensors of the run that has most of them, as name.index.timestamp.npy."""
-    if "tensorflow" not in sys.modules or not os.path.isdir(_DEBUG):
+    """The tensors of the run of this process that has most of them, as name.index.timestamp.npy."""
+    if "tensorflow" not in sys.modules or not _OWN:
         return
     import numpy
     from tensorflow.python.debug.lib import debug_data
 
     best = None
-    for name in sorted(os.listdir(_DEBUG)):
-        folder = os.path.join(_DEBUG, name)
-        if not name.startswith("run_") or not os.path.isdir(folder):
-            continue
+    runs = [os.path.join(own, name) for own in _OWN for name in sorted(os.listdir(own)) if name.startswith("run_")]
+    for folder in runs:
         try:
             run = debug_data.DebugDumpDir(folder, validate=False)
         except (ValueError, IOError) as error:

@@ -97,8 +97,8 @@ impl TfGolden {
         self.tensors.contains_key(&TfGolden::key(origin))
     }
 
-    /// A tensor of an execution; the last one if there were fewer. The tensor of a variable is a handle: its value is what
-    /// an operator read from it.
+    /// The tensor of an execution: none if there were fewer, since a different execution has different values. The tensor of
+    /// a variable is a handle: its value is what an operator read from it.
     pub(super) fn find(&self, origin: &Origin, execution: usize) -> Option<GoldenTensor> {
         let own = self.find_key(&TfGolden::key(origin), execution);
         let is_read = |found: &GoldenTensor| !matches!(found.elements, Elements::Unread(_));
@@ -112,7 +112,7 @@ impl TfGolden {
 
     fn find_key(&self, key: &(String, u32), execution: usize) -> Option<GoldenTensor> {
         let places = self.tensors.get(key)?;
-        let &(call, at) = places.get(execution).or(places.last())?;
+        let &(call, at) = places.get(execution)?;
         let path = self.rank.entry_file(call, at).unwrap_or_else(|| self.rank.path.clone());
         let read = || {
             let entries = self.rank.entries(call).map_err(|error| error.to_string())?;
@@ -196,7 +196,7 @@ impl NpuGolden {
         format: Option<ulpscope_formats::acl::Format>,
     ) -> Option<GoldenTensor> {
         let files = self.dump.files(flat);
-        let path = files.get(execution).or(files.last())?.clone();
+        let path = files.get(execution)?.clone();
         let elements = match read_operator_file(&path) {
             Ok(dump) => match io.of(&dump).get(at) {
                 Some(tensor) => Elements::Stored(tensor.clone(), format),

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 /// Which steps and devices: part of a request.
 pub use ulpscope_dump::Select;
-use ulpscope_dump::{Dump, Rank, RankPlace, Tool};
+use ulpscope_dump::{Dump, Rank, RankPlace, Step, Tool};
 
 use golden::Golden;
 pub use network_error::NetworkError;
@@ -83,6 +83,7 @@ impl Network {
         let target = Dump::open(&request.target, &request.select)?;
         let golden = Dump::open(&request.golden, &request.select)?;
         let mut networks = Vec::new();
+        let mut notes = Vec::new();
         for step in &target.steps {
             for place in &step.ranks {
                 let npu = place.open()?;
@@ -92,13 +93,17 @@ impl Network {
                         found: npu.describe(),
                     });
                 }
-                let counterpart = counterpart(&golden, step.number, place);
-                let Some(counterpart) = counterpart else { continue };
+                let Some(counterpart) = counterpart(&golden, &target, step, place) else {
+                    let of_target = place_words(step.number, &place.name);
+                    notes.push(format!("not compared (no counterpart in the golden): {of_target}"));
+                    continue;
+                };
                 networks.push(Network::of(request, npu, counterpart.open()?, step.number, &place.name)?);
             }
         }
-        if networks.is_empty() {
-            return Err(NetworkError::NoCounterpart(request.golden.clone()));
+        match networks.first_mut() {
+            Some(first) => first.notes.append(&mut notes),
+            None => return Err(NetworkError::NoCounterpart(request.golden.clone())),
         }
         Ok(networks)
     }
@@ -153,12 +158,32 @@ impl Network {
     }
 }
 
-/// The rank of the golden for one of the target: that of the same step and number, or the only one.
-fn counterpart<'a>(golden: &'a Dump, step: Option<u64>, place: &RankPlace) -> Option<&'a RankPlace> {
-    let same_step = golden.steps.iter().find(|one| one.number == step);
-    let steps = same_step.or(if golden.steps.len() == 1 { golden.steps.first() } else { None })?;
-    let same_rank = steps.ranks.iter().find(|one| one.number == place.number);
-    same_rank.or(if steps.ranks.len() == 1 { steps.ranks.first() } else { None })
+/// The rank of the golden for one of the target: that of the same step and number. The only one of the golden stands for
+/// each of the target if it has no number, and for one with a different number if that is the only one too.
+fn counterpart<'a>(golden: &'a Dump, target: &Dump, step: &Step, place: &RankPlace) -> Option<&'a RankPlace> {
+    let steps = same_or_only(&golden.steps, |one| one.number, step.number, target.steps.len())?;
+    same_or_only(&steps.ranks, |one| one.number, place.number, step.ranks.len())
+}
+
+fn same_or_only<T>(
+    all: &[T],
+    number: impl Fn(&T) -> Option<u64>,
+    wanted: Option<u64>,
+    targets: usize,
+) -> Option<&T> {
+    let only = || match all {
+        [one] if number(one).is_none() || targets == 1 => Some(one),
+        _ => None,
+    };
+    all.iter().find(|one| number(one) == wanted).or_else(only)
+}
+
+/// `step 3, device0`.
+fn place_words(step: Option<u64>, device: &str) -> String {
+    let step = step.map(|number| format!("step {number}"));
+    let device = Some(device.to_owned()).filter(|device| !device.is_empty());
+    let words: Vec<String> = step.into_iter().chain(device).collect();
+    if words.is_empty() { "the calls without a step".to_owned() } else { words.join(", ") }
 }
 
 /// Which operators the graph and the dump do not have in common, with counts.

@@ -181,7 +181,9 @@ impl OpGraph {
     fn end(&self, graph: usize, edge: &Edge) -> Option<(OpPlace, usize)> {
         let output = usize::try_from(edge.index).ok()?;
         // Names repeat in different graphs; an edge stays within one.
-        let known = self.by_flat_name.get(&flat_op_name(&edge.source)).filter(|place| place.graph == graph);
+        // So do flat names in one: `a/b` and `a_b`.
+        let is_source = |place: &&OpPlace| place.graph == graph && self.op(**place).name == edge.source;
+        let known = self.by_flat_name.get(&flat_op_name(&edge.source)).filter(is_source);
         let op = match known {
             Some(place) => place.op,
             None => self.graphs[graph].ops.iter().position(|op| op.name == edge.source)?,
@@ -206,7 +208,7 @@ impl OpGraph {
 /// The tensor of the framework that an output says it is; nothing for an output of an operator that the compiler added,
 /// or of an inner operator of a group.
 fn origin(op: &Op, output: usize) -> Option<Origin> {
-    let desc = op.output_descs.get(output).or_else(|| op.output_descs.first());
+    let desc = op.output_descs.get(output);
     let named = desc.and_then(|desc| desc.attr("_datadump_origin_name")).map(Attr::to_string);
     let index = desc.and_then(|desc| desc.attr("_datadump_origin_output_index"));
     let index = match index {
@@ -226,4 +228,49 @@ fn origin(op: &Op, output: usize) -> Option<Origin> {
 pub(super) fn origin_format(desc: &TensorDesc) -> Option<Format> {
     let named = |name: &str| desc.attr(name).and_then(|attr| Format::from_name(&attr.to_string()));
     named("_datadump_origin_format").or_else(|| named("origin_format"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(name: &str, inputs: &[(&str, i64)], outputs: Vec<TensorDesc>) -> Op {
+        let edge = |&(source, index): &(&str, i64)| Edge { source: source.to_owned(), index };
+        Op {
+            name: name.to_owned(),
+            op_type: "Relu".to_owned(),
+            inputs: inputs.iter().map(edge).collect(),
+            output_descs: outputs,
+            ..Op::default()
+        }
+    }
+
+    fn graph(ops: Vec<Op>) -> OpGraph {
+        OpGraph::of(PathBuf::new(), vec![Graph { ops, ..Graph::default() }])
+    }
+
+    fn named(name: &str) -> TensorDesc {
+        let attrs = vec![
+            ("_datadump_origin_name".into(), Attr::Text(name.to_owned())),
+            ("_datadump_origin_output_index".into(), Attr::Int(0)),
+        ];
+        TensorDesc { attrs, ..TensorDesc::default() }
+    }
+
+    #[test]
+    fn names_that_are_equal_in_file_names_are_different_operators() {
+        let ops = vec![op("a/b", &[], vec![named("first")]), op("a_b", &[], vec![named("second")])];
+        let graph = graph([ops, vec![op("c", &[("a_b", 0), ("a/b", 0)], vec![])]].concat());
+        let origin = |input| graph.input_origin(OpPlace { graph: 0, op: 2 }, input, &|_| true);
+        assert_eq!(origin(0).map(|origin| origin.name).as_deref(), Some("second"));
+        assert_eq!(origin(1).map(|origin| origin.name).as_deref(), Some("first"));
+    }
+
+    #[test]
+    fn an_output_without_a_description_is_not_the_first() {
+        let graph = graph(vec![op("split", &[], vec![named("framework/split")])]);
+        let origin = graph.own_origin(OpPlace { graph: 0, op: 0 }, 1);
+        let expected = Origin { name: "split".to_owned(), output: 1, format: None };
+        assert_eq!(origin, Some(expected));
+    }
 }

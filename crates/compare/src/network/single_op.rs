@@ -73,7 +73,7 @@ impl Network {
         let tensor = tensors.get(place.number).ok_or_else(|| {
             no_tensor(format!("{} {} of {} was asked for", io.word(), place.number, tensors.len()))
         })?;
-        let Counterpart { origin, format, found } = self.counterpart(unit, io, place.number, tensor, 0);
+        let Counterpart { origin, format, found, .. } = self.counterpart(unit, io, place.number, tensor, 0);
         let found = found.ok_or_else(|| no_tensor("the golden has no counterpart of it".to_owned()))?;
         let stored = Stored { tensor, origin: self.origin_of(unit, io, place.number) };
         let ground_truth = origin.and_then(|origin| origin.rsplit_once(':').map(|(name, _)| name.to_owned()));

@@ -97,6 +97,8 @@ pub(super) struct Counterpart {
     pub(super) origin: Option<String>,
     pub(super) format: Option<Format>,
     pub(super) found: Option<GoldenTensor>,
+    /// Which execution of the operator it is of.
+    pub(super) execution: usize,
 }
 
 impl Network {
@@ -168,6 +170,7 @@ impl Network {
             Golden::Npu(golden) => golden.same(&unit.flat, io, at, execution),
         };
         Counterpart {
+            execution,
             format: origin.as_ref().and_then(|origin| origin.format),
             origin: origin.map(|origin| format!("{}:{}", origin.name, origin.output)),
             found,
@@ -182,7 +185,7 @@ impl Network {
         tensor: &DumpTensor,
         counterpart: Counterpart,
     ) -> NetworkRow {
-        let Counterpart { origin, format, found } = counterpart;
+        let Counterpart { origin, format, found, execution } = counterpart;
         let label = format!("{}:{}:{at}", unit.name, io.word());
         let mut row = unit.row(RowState::Unmatched, Algorithms::none(String::new()));
         row.tensor = Some((io.word(), at));
@@ -197,7 +200,12 @@ impl Network {
                 (None, false) => " The graph names no tensor of the framework for it.".to_owned(),
             };
             let name = &unit.name;
-            let reason = format!("[{name}] There is no the ground truth dump file for {label}.{looked_for}");
+            let repeated = match execution {
+                0 => String::new(),
+                earlier => format!(" It is of execution {} of the operator.", earlier + 1),
+            };
+            let reason =
+                format!("[{name}] There is no the ground truth dump file for {label}.{looked_for}{repeated}");
             row.measured = Algorithms::none(reason);
             return row;
         };
@@ -213,7 +221,8 @@ impl Network {
                 row.measured.reasons.extend(pair.unsure);
                 row.dtypes = [Some(pair.target.dtype()), Some(pair.golden.dtype())];
                 row.shape = Some(pair.shape);
-                row.state = if self.differs(&row.measured) { RowState::Differs } else { RowState::Agrees };
+                let differs = row.measured.nearness.differs(self.min_cosine);
+                row.state = if differs { RowState::Differs } else { RowState::Agrees };
             }
             Err(reason) => {
                 row.measured = Algorithms::none(format!("[{}] {reason}", unit.name));
@@ -231,14 +240,6 @@ impl Network {
             Io::Output => &op.output_descs,
         };
         descs.get(at).and_then(origin_format)
-    }
-
-    /// Whether two tensors differ more than the limit. The cosine does not see a wrong scale, nor a wrong scalar: the
-    /// distance of two vectors of one length at this angle is the limit for those.
-    fn differs(&self, measured: &Algorithms) -> bool {
-        let max_distance = (2.0 * (1.0 - self.min_cosine)).max(0.0).sqrt();
-        let Some(distance) = measured.relative_distance else { return true };
-        measured.cosine.is_some_and(|cosine| cosine < self.min_cosine) || distance > max_distance
     }
 }
 

@@ -37,8 +37,13 @@ pub fn device_overflows(dump: &Dump, problems: &mut Problems) -> Vec<DetectedOve
     let mut all = Vec::new();
     for step in &dump.steps {
         for place in &step.ranks {
-            // A rank that cannot be opened is reported by the search for origins.
-            let Ok(rank) = place.open() else { continue };
+            let rank = match place.open() {
+                Ok(rank) => rank,
+                Err(error) => {
+                    problems.add(&error);
+                    continue;
+                }
+            };
             for detected in rank.device_overflows() {
                 let (call, tensors) = match detected.call {
                     Some(call) => (Some(rank.name(call)), tensors(&rank, call, problems)),

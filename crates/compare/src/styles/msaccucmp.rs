@@ -39,6 +39,38 @@ pub const ALGORITHMS: usize = 10;
 /// What a cell without a value holds.
 pub const MISSING: &str = "NaN";
 
+/// An error below this one is written as zero.
+const SMALLEST_WRITTEN: f64 = 5e-7;
+
+/// What says whether two tensors differ. A number that was not computed is none; one that was may be NaN.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Nearness {
+    /// The cosine; 1 for scalars.
+    pub cosine: Option<f64>,
+    /// The distance in relation to the length of the ground truth.
+    pub relative_distance: Option<f64>,
+    /// The largest absolute error.
+    pub max_abs: Option<f64>,
+    /// Whether the ground truth is zero everywhere: no error is small in relation to it.
+    pub is_golden_zero: bool,
+}
+
+impl Nearness {
+    /// Whether two tensors differ more than the limit. The cosine does not see a wrong scale, nor a wrong scalar: the
+    /// distance of two vectors of one length at this angle is the limit for those. Equal tensors have no number that is NaN.
+    pub fn differs(&self, min_cosine: f64) -> bool {
+        let max_distance = (2.0 * (1.0 - min_cosine)).max(0.0).sqrt();
+        let numbers = [self.cosine, self.relative_distance, self.max_abs];
+        if numbers.into_iter().flatten().any(f64::is_nan) {
+            return true;
+        }
+        let has_error = self.max_abs.is_some_and(|error| error >= SMALLEST_WRITTEN);
+        self.cosine.is_some_and(|cosine| cosine < min_cosine)
+            || self.relative_distance.is_some_and(|distance| distance > max_distance)
+            || has_error && (self.cosine.is_none() || self.is_golden_zero)
+    }
+}
+
 /// The results for a pair of tensors, as text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Algorithms {
@@ -50,17 +82,19 @@ pub struct Algorithms {
     pub cosine: Option<f64>,
     /// The distance in relation to the length of the ground truth; none beside NaN.
     pub relative_distance: Option<f64>,
+    /// What says whether they differ.
+    pub nearness: Nearness,
 }
 
-/// A pair that cannot be compared.
 impl Algorithms {
-    /// No values, for a reason.
+    /// No values, for a reason: a pair that cannot be compared.
     pub fn none(reason: impl Into<String>) -> Algorithms {
         Algorithms {
             values: std::array::from_fn(|_| MISSING.to_owned()),
             reasons: vec![reason.into()],
             cosine: None,
             relative_distance: None,
+            nearness: Nearness::default(),
         }
     }
 }
@@ -92,12 +126,26 @@ pub fn measure(target: &Tensor, golden: &Tensor, files: [&str; 2]) -> Algorithms
         ));
     }
     let cosine = cosine(target.shape(), distances.cosine, &of_sides, files, &mut reasons);
+    // A mask of infinities is in both runs: equal tensors agree, whatever they hold.
+    let is_equal = !is_finite && has_equal_elements(&left, &right);
+    if is_equal {
+        reasons.push("All elements are equal, NaN and infinity included.".to_owned());
+    }
     // Beside a NaN the other metrics would be about part of the tensor.
-    let over_all = |value: f64| six(if is_finite { value } else { f64::NAN });
+    let known = |value: f64| match (is_finite, is_equal) {
+        (true, _) => value,
+        (false, true) => 0.0,
+        (false, false) => f64::NAN,
+    };
+    let over_all = |value: f64| six(known(value));
     let count = distances.count.max(1) as f64;
     let kl = kl_divergence(&left, &right, Threads::One);
     let values = [
-        if is_finite { cosine } else { "nan".to_owned() },
+        match (is_finite, is_equal) {
+            (true, _) => cosine,
+            (false, true) => six(1.0),
+            (false, false) => "nan".to_owned(),
+        },
         over_all(distances.max_abs),
         six(measured.accumulated_rel),
         over_all(if of_sides[1].norm > 0.0 { distances.rel_l2 } else { 0.0 }),
@@ -108,13 +156,34 @@ pub fn measure(target: &Tensor, golden: &Tensor, files: [&str; 2]) -> Algorithms
         six(if distances.max_rel.is_finite() { distances.max_rel } else { 0.0 }),
         six(measured.accumulated_rel / count),
     ];
-    let relative = if of_sides[1].norm > 0.0 { distances.rel_l2 } else { of_sides[0].norm };
+    let is_golden_zero = is_finite && of_sides[1].norm == 0.0;
+    let relative = if is_golden_zero { of_sides[0].norm } else { distances.rel_l2 };
+    let is_scalar = target.view().len() <= 1;
+    let nearness = Nearness {
+        cosine: if is_equal || is_scalar && is_finite { Some(1.0) } else { distances.cosine },
+        relative_distance: Some(known(relative)).filter(|_| !is_golden_zero),
+        max_abs: Some(known(distances.max_abs)),
+        is_golden_zero,
+    };
     Algorithms {
         values,
         reasons,
-        cosine: distances.cosine.filter(|_| is_finite && target.view().len() > 1),
+        cosine: distances.cosine.filter(|_| is_finite && !is_scalar),
         relative_distance: Some(relative).filter(|_| is_finite),
+        nearness,
     }
+}
+
+/// Whether all elements are equal: as bits, or as numbers where the dtypes differ.
+fn has_equal_elements(left: &View<'_>, right: &View<'_>) -> bool {
+    if left.dtype() == right.dtype() {
+        return left.to_packed() == right.to_packed();
+    }
+    let is_equal = |at: usize| {
+        let [a, b] = [left.get(at).to_f64(), right.get(at).to_f64()];
+        a == b || a.is_nan() && b.is_nan()
+    };
+    left.len() == right.len() && (0..left.len()).all(is_equal)
 }
 
 fn cosine(
@@ -167,5 +236,48 @@ fn three(value: f64) -> String {
         "0.000".to_owned()
     } else {
         format!("{value:.3}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(values: &[f32]) -> Tensor {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Tensor::contiguous(DType::F32, vec![values.len()], bytes.into()).expect("a tensor")
+    }
+
+    fn differs(target: &[f32], golden: &[f32]) -> bool {
+        measure(&tensor(target), &tensor(golden), ["a", "b"]).nearness.differs(0.98)
+    }
+
+    #[test]
+    fn equal_tensors_agree_whatever_they_hold() {
+        let mask = [0.0, f32::NEG_INFINITY, 1.0, f32::NAN];
+        assert!(!differs(&mask, &mask));
+        assert!(!differs(&[f32::NEG_INFINITY; 2], &[f32::NEG_INFINITY; 2]));
+        let measured = measure(&tensor(&mask), &tensor(&mask), ["a", "b"]);
+        assert_eq!(measured.values[..2], ["1.000000", "0.000000"]);
+        assert!(differs(&mask, &[f32::NEG_INFINITY, 0.0, 1.0, f32::NAN]));
+        assert!(differs(&[f32::NAN, 1.0], &[1.0, 1.0]));
+    }
+
+    #[test]
+    fn equal_masks_of_different_dtypes_agree() {
+        let half: Vec<u8> = [0xfc00_u16, 0x3c00].iter().flat_map(|bits| bits.to_le_bytes()).collect();
+        let half = Tensor::contiguous(DType::F16, vec![2], half.into()).expect("a tensor");
+        let single = tensor(&[f32::NEG_INFINITY, 1.0]);
+        assert!(!measure(&half, &single, ["a", "b"]).nearness.differs(0.98));
+    }
+
+    #[test]
+    fn nothing_is_near_a_ground_truth_of_zeros() {
+        assert!(differs(&[0.1, 0.0], &[0.0, 0.0]));
+        assert!(differs(&[0.1], &[0.0]));
+        assert!(!differs(&[0.0, 0.0], &[0.0, 0.0]));
+        assert!(!differs(&[0.0], &[0.0]));
+        assert!(!differs(&[1.000_001], &[1.0]));
+        assert!(differs(&[0.0, 0.0], &[1.0, 0.0]));
     }
 }

@@ -85,8 +85,12 @@ fn overflow(file: &DebugFile, state: &UnitState, files: &[OperatorFile]) -> Devi
                     && name.thread.as_ref().is_none_or(is_part)
             })
     };
-    // Files are in order of time, and so are calls: the first one.
-    let call = files.iter().position(runs_there);
+    // A task runs many times: the execution nearest to the file.
+    let from_file = |one: &OperatorFile| {
+        one.name.as_ref().map_or(u64::MAX, |name| name.timestamp.abs_diff(file.name.timestamp))
+    };
+    let there = files.iter().enumerate().filter(|(_, one)| runs_there(one));
+    let call = there.min_by_key(|(_, one)| from_file(one)).map(|(call, _)| call);
     DeviceOverflow {
         file: file.path.clone(),
         timestamp: file.name.timestamp,

@@ -131,6 +131,13 @@ fn compare_files(
     }
 }
 
+/// What tensors of different lengths are compared with.
+pub(crate) fn unequal_lengths([left, right]: [usize; 2]) -> Option<String> {
+    (left != right).then(|| {
+        format!("the numbers of elements differ: {left} and {right}; the shorter one continues with zeros")
+    })
+}
+
 fn show(
     session: &Session,
     sides: &[NamedTensor; 2],
@@ -141,11 +148,8 @@ fn show(
     let mut reply = Reply::default();
     let [left, right] = sides;
     let lengths = [left, right].map(|side| side.tensor.view().len());
-    if lengths[0] != lengths[1] {
-        reply.warning(format!(
-            "the numbers of elements differ: {} and {}; the shorter one continues with zeros",
-            lengths[0], lengths[1]
-        ));
+    if let Some(note) = unequal_lengths(lengths) {
+        reply.warning(note);
     }
     let dtypes = [left, right].map(|side| side.tensor.dtype());
     let table = |title: &str, pairs: &[ElementPair]| {

@@ -36,6 +36,12 @@ struct Source {
     below: PathBuf,
 }
 
+/// The files of a name, and what could not be read on the way to them.
+struct Sources {
+    files: Vec<Source>,
+    problems: Problems,
+}
+
 /// What became of a file.
 #[derive(Default)]
 struct Written {
@@ -69,7 +75,7 @@ fn convert_found(
     name: &str,
     options: &Options,
     folder: &dyn Fn() -> Result<PathBuf, String>,
-    find: &dyn Fn(&Session) -> Result<Vec<Source>, String>,
+    find: &dyn Fn(&Session) -> Result<Sources, String>,
 ) -> Reply {
     let found = || -> Result<_, String> {
         let layout = options.text("-f").map(layout).transpose()?;
@@ -77,7 +83,12 @@ fn convert_found(
         Ok((sources, Target { folder: folder()?, layout }))
     };
     match found() {
-        Ok((sources, target)) => convert(session, name, &sources, &target),
+        Ok((sources, target)) => {
+            let mut reply = convert(session, name, &sources.files, &target);
+            // Files without their mapping keep their numbers as names: they are converted, and the problem is reported.
+            sources.problems.listed().iter().for_each(|problem| reply.error(format!("dc: {problem}")));
+            reply
+        }
         Err(problem) => Reply::failed(format!("dc: {problem}")),
     }
 }
@@ -100,17 +111,15 @@ pub(crate) fn output_folder(named: Option<&str>, default: &Path) -> Result<PathB
 }
 
 /// The files below a path. A name that occurs in several folders keeps its folder, so that no file replaces another.
-fn sources(path: &Path) -> Result<Vec<Source>, String> {
+fn sources(path: &Path) -> Result<Sources, String> {
     if !path.exists() {
         return Err(format!("{}: no such file or folder", path.display()));
     }
     let mut problems = Problems::default();
     let files = npu_files(path, &mut problems);
     if files.is_empty() {
-        return Err(format!("{}: the folder holds no files", path.display()));
-    }
-    if let Some(problem) = problems.listed().first() {
-        return Err(problem.clone());
+        let problem = problems.listed().first().cloned();
+        return Err(problem.unwrap_or_else(|| format!("{}: the folder holds no files", path.display())));
     }
     let mut counts = HashMap::new();
     for file in &files {
@@ -120,31 +129,36 @@ fn sources(path: &Path) -> Result<Vec<Source>, String> {
         Some(2..) => file.parent().and_then(|parent| parent.strip_prefix(path).ok()).map(Path::to_owned),
         _ => None,
     };
-    Ok(files.into_iter().map(|file| Source { below: below(&file.path).unwrap_or_default(), file }).collect())
+    let placed = |file: NpuFile| Source { below: below(&file.path).unwrap_or_default(), file };
+    Ok(Sources { files: files.into_iter().map(placed).collect(), problems })
 }
 
 /// The dump files of an operator, or the one of a file name.
-fn in_dump(session: &Session, name: &str) -> Result<Vec<Source>, String> {
+fn in_dump(session: &Session, name: &str) -> Result<Sources, String> {
     let operator = flat_op_name(name);
     let is_meant = |file: &NpuFile| {
         file.named == name
             || file_name(&file.path) == name
             || file.name.as_ref().is_some_and(|parts| parts.op_name == operator)
     };
-    let files: Vec<NpuFile> = dumped(session).into_iter().filter(is_meant).collect();
+    let mut problems = Problems::default();
+    let files: Vec<NpuFile> = dumped(session, &mut problems).into_iter().filter(is_meant).collect();
     if files.is_empty() {
         let missing = session.folders.missing(DataKind::NpuDump);
-        return Err(format!("{name}: no such file, and no dump file or operator of that name ({missing})"));
+        let unread: String = problems.listed().iter().map(|problem| format!("; {problem}")).collect();
+        return Err(format!(
+            "{name}: no such file, and no dump file or operator of that name ({missing}){unread}"
+        ));
     }
-    Ok(files.into_iter().map(|file| Source { file, below: PathBuf::new() }).collect())
+    let files = files.into_iter().map(|file| Source { file, below: PathBuf::new() }).collect();
+    Ok(Sources { files, problems })
 }
 
 /// Every file of the NPU dumps and of overflow detection.
-fn dumped(session: &Session) -> Vec<NpuFile> {
-    let mut problems = Problems::default();
+fn dumped(session: &Session, problems: &mut Problems) -> Vec<NpuFile> {
     let kinds = [DataKind::NpuDump, DataKind::Overflow].into_iter();
     let places = kinds.flat_map(|kind| session.folders.places(kind));
-    places.flat_map(|place| npu_files(&place, &mut problems)).collect()
+    places.flat_map(|place| npu_files(&place, problems)).collect()
 }
 
 /// The npy file of a name such as `Relu.x.25.5.1767261601039759.output.0.npy`, decoded first if need be. Without a number
@@ -156,8 +170,13 @@ pub(crate) fn decode_named(session: &Session, name: &str) -> Result<Option<PathB
         _ => (stem, "0"),
     };
     let Some((dump, io @ ("input" | "output"))) = stem.rsplit_once('.') else { return Ok(None) };
-    let found = dumped(session).into_iter().rfind(|file| file_name(&file.path) == dump || file.named == dump);
-    let Some(file) = found else { return Ok(None) };
+    let mut problems = Problems::default();
+    let mut files = dumped(session, &mut problems).into_iter();
+    let found = files.rfind(|file| file_name(&file.path) == dump || file.named == dump);
+    let Some(file) = found else {
+        // A mapping that cannot be read may be the one that has the name.
+        return problems.listed().first().map_or(Ok(None), |problem| Err(problem.clone()));
+    };
     let target = Target { folder: session.folders.decoded(), layout: None };
     fs::create_dir_all(&target.folder).map_err(|error| format!("{}: {error}", target.folder.display()))?;
     let decoded = target.folder.join(format!("{}.{io}.{number}.npy", file_name(&file.path)));

@@ -1,11 +1,13 @@
 //! `vcs`: the operators of a result of `vc` that differ, with every number that the result has of them.
 //!
 //! Columns are found by name, so results of msaccucmp of any release are read. An operator counts if an input or an output
-//! of it differs: its cosine is below the threshold, or it is farther from the other side than two vectors of equal length
-//! with that cosine are. The cosine alone hides a wrong scale, and every error of a scalar.
+//! of it differs, by the rule that a comparison of a whole network has: its cosine is below the threshold, it is farther from
+//! the other side than two vectors of equal length with that cosine are, or a number of it is NaN. The cosine alone hides a
+//! wrong scale, and every error of a scalar.
 
 use std::path::{Path, PathBuf};
 
+use ulpscope_compare::styles::msaccucmp::{MISSING, Nearness};
 use ulpscope_formats::natural;
 use ulpscope_report::panel;
 use ulpscope_report::sheet::{self, Sheet, SheetRow};
@@ -92,9 +94,7 @@ pub(crate) fn of_file(path: &Path, threshold: f64, limit: usize) -> Reply {
             Ok(ops) => ops,
             Err(problem) => return Reply::failed(format!("vcs: {problem}")),
         };
-    // The distance of two vectors of equal length with the cosine of the threshold.
-    let distance = (2.0 * (1.0 - threshold).max(0.0)).sqrt();
-    let differ = |tensor: &TensorResult| tensor.differs(threshold, distance);
+    let differ = |tensor: &TensorResult| tensor.differs(threshold);
     let found: Vec<&ComparedOp> =
         ops.iter().filter(|op| op.inputs.iter().chain(&op.outputs).any(differ)).collect();
     let mut reply = Reply::default();
@@ -130,11 +130,23 @@ struct TensorResult {
 }
 
 impl TensorResult {
-    fn differs(&self, threshold: f64, distance: f64) -> bool {
-        let number = |text: &str| text.parse::<f64>().ok().filter(|number| !number.is_nan());
-        let far = self.metrics.iter().find(|(name, _)| *name == "RelativeEuclideanDistance");
-        number(&self.cosine).is_some_and(|cosine| cosine < threshold)
-            || far.and_then(|(_, text)| number(text)).is_some_and(|far| far > distance)
+    fn differs(&self, threshold: f64) -> bool {
+        // A cell without a value is left out of the metrics; nan is a value.
+        let number = |text: &str| text.parse::<f64>().ok().filter(|_| text != MISSING);
+        let text =
+            |name: &str| self.metrics.iter().find(|(one, _)| *one == name).map(|(_, text)| text.as_str());
+        let metric = |name: &str| text(name).and_then(number);
+        // msaccucmp writes the distance from a scalar of zero as zero; its mean tells it.
+        let is_golden_zero = self.reason.contains("This tensor is scalar")
+            && text("StandardDeviation").is_some_and(|both| both.ends_with(",(0.000;0.000)"))
+            && metric("RelativeEuclideanDistance") == Some(0.0);
+        let nearness = Nearness {
+            cosine: number(&self.cosine),
+            relative_distance: metric("RelativeEuclideanDistance"),
+            max_abs: metric("MaxAbsoluteError"),
+            is_golden_zero,
+        };
+        nearness.differs(threshold)
     }
 
     fn lines(&self) -> Vec<String> {
@@ -214,6 +226,6 @@ fn operators(sheet: &Sheet) -> Result<Vec<ComparedOp>, String> {
 
 /// The numbers of a row that were computed.
 fn measured(row: &SheetRow, metrics: &[(&'static str, usize)]) -> Vec<(&'static str, String)> {
-    let computed = metrics.iter().filter(|(_, column)| &row[*column] != "NaN");
+    let computed = metrics.iter().filter(|(_, column)| &row[*column] != MISSING);
     computed.map(|&(name, column)| (name, row[column].to_owned())).collect()
 }

@@ -20,9 +20,11 @@ pub(super) fn copy(
     }
     let groups = from.groups().max(to.groups());
     let mut target = vec![0; bytes];
+    // Once for all groups: a file may have as many groups as elements.
+    let (from_all, to_all) = (from.tables(&axes), to.tables(&axes));
     for group in 0..groups {
-        let (from_first, from_tables) = from.group(group, groups, &axes);
-        let (to_first, to_tables) = to.group(group, groups, &axes);
+        let (from_first, from_tables) = from.group(group, groups, &from_all);
+        let (to_first, to_tables) = to.group(group, groups, &to_all);
         let mut part = Loop { source, target: &mut target, size };
         part.axis(&from_tables, &to_tables, from_first, to_first);
     }
@@ -37,10 +39,10 @@ struct Loop<'a> {
 
 impl Loop<'_> {
     /// One loop for each axis: there are at most as many as dimensions.
-    fn axis(&mut self, from: &[Vec<usize>], to: &[Vec<usize>], source: usize, target: usize) {
+    fn axis(&mut self, from: &[&[usize]], to: &[&[usize]], source: usize, target: usize) {
         match (from.split_first(), to.split_first()) {
             (Some((from, inner_from)), Some((to, inner_to))) if !inner_from.is_empty() => {
-                for (&here, &there) in from.iter().zip(to) {
+                for (&here, &there) in from.iter().zip(*to) {
                     self.axis(inner_from, inner_to, source + here, target + there);
                 }
             }

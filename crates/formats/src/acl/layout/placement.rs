@@ -103,12 +103,22 @@ impl Placement {
         self.parts.last().map(|(part, _, _)| part.axis())
     }
 
-    /// The offset tables of one group: for each axis the places of its elements, after the first of all.
-    pub(super) fn group(&self, number: usize, all: usize, axes: &[Axis]) -> (usize, Vec<Vec<usize>>) {
+    /// The offset tables of all groups, one for each axis.
+    pub(super) fn tables(&self, axes: &[Axis]) -> Vec<(Axis, Vec<usize>)> {
+        axes.iter().map(|&axis| (axis, self.table(axis))).collect()
+    }
+
+    /// The part of the tables that one group has: for each axis the places of its elements, after the first of all.
+    pub(super) fn group<'a>(
+        &self,
+        number: usize,
+        all: usize,
+        tables: &'a [(Axis, Vec<usize>)],
+    ) -> (usize, Vec<&'a [usize]>) {
         let Groups { count, together, channels, filters } = self.groups;
         let first = if count > 1 { number / together * self.span } else { 0 };
-        let tables = axes.iter().map(|&axis| {
-            let table = self.table(axis);
+        let tables = tables.iter().map(|(axis, table)| {
+            let axis = *axis;
             let range = match axis {
                 // Here: all groups in one place, and this one's part of it.
                 Axis::C | Axis::N if count > 1 => {
@@ -122,7 +132,7 @@ impl Placement {
                 }
                 _ => 0..table.len(),
             };
-            table.get(range).map(<[usize]>::to_vec).unwrap_or_default()
+            table.get(range).unwrap_or_default()
         });
         (first, tables.collect())
     }

@@ -10,6 +10,7 @@ use ulpscope_graph::{Attr, Op, TensorDesc};
 use ulpscope_kernels::{Threads, Tolerance, stats};
 use ulpscope_tensor::python_float_repr;
 
+use crate::commands::compare_two::unequal_lengths;
 use crate::folders::{DataKind, file_name};
 use crate::npu_files::{Leaf, NpuFile, newest_leaves};
 use crate::numpy_text::Digits;
@@ -195,10 +196,14 @@ fn check(dump: &DumpFile, op: &Op, tf: &[TfFile]) -> Vec<String> {
         let Some(file) = tf.iter().find(|file| file.index == wanted) else { continue };
         let format = desc.and_then(|desc| desc.attr("origin_format")).map(ToString::to_string);
         let format = format.as_deref().and_then(Format::from_name);
-        let compared = || -> Result<String, String> {
+        let mut notes = Vec::new();
+        let mut compared = || -> Result<String, String> {
             let relaid =
                 output.relaid(format.unwrap_or(Format::ND), format).map_err(|error| error.to_string())?;
             let golden = NamedTensor::read_one(&file.path)?;
+            notes.extend(relaid.unsure);
+            let lengths = [&relaid.tensor, &golden.tensor].map(|tensor| tensor.view().len());
+            notes.extend(unequal_lengths(lengths));
             let tolerance = Tolerance { atol: TOLERANCE, rtol: TOLERANCE };
             let found = compare_flat(&relaid.tensor.view(), &golden.tensor.view(), tolerance, 0)
                 .map_err(|error| error.to_string())?;
@@ -212,6 +217,7 @@ fn check(dump: &DumpFile, op: &Op, tf: &[TfFile]) -> Vec<String> {
         };
         lines.push(format!(" -[{at}] {}", file_name(&file.path)));
         lines.push(format!("   └─ {}", compared().unwrap_or_else(|problem| problem)));
+        lines.extend(notes.iter().map(|note| format!("   └─ {note}")));
     }
     lines
 }
