@@ -80,6 +80,7 @@ fn an_input_that_could_not_be_read_leaves_the_origin_open() {
     ] {
         assert_eq!(Overflow::of_partly_read(inputs, results), expected, "{inputs:?} to {results:?}");
     }
+    let call = |name: &str| -> Arc<str> { name.into() };
     let mut step = StepOverflows::default();
     assert!(step.add(Overflow::Uncertain, &call("a")));
     assert!(!step.add(Overflow::Uncertain, &call("b")));

@@ -399,12 +399,12 @@ def test_a_finalizer_that_waits_for_the_devices_again_does_not_hang(tmp_path: Pa
         with ulpscope.capture(folder, flush_interval=60, **settings) as run:
             def waits(event):
                 catch_up()
-                run._recorder.judge_devices()
+                run._run._recorder.judge_devices()
             standin_device.Event.synchronize = waits
-            files = run._watch._files
+            files = run._run._watch._files
             append = files.append
             def reports(*line):
-                run._recorder.judge_devices()
+                run._run._recorder.judge_devices()
                 append(*line)
             files.append = reports
             x * 2

@@ -84,7 +84,7 @@ def test_a_step_ends_although_would_overflow_cannot_be_written(
             torch.full((2,), 3e38) * 2
             capture.step()
         assert [one.step for one in capture.overflows] == [0, 1]
-    assert any("would_overflow: OSError" in note for note in ledger(tmp_path)["notes"])
+    assert any("would_overflow.csv: OSError" in note for note in ledger(tmp_path)["notes"])
 
 
 def test_an_input_that_cannot_be_read_leaves_the_origin_open(tmp_path: Path) -> None:

@@ -491,11 +491,12 @@ def test_the_replay_files_have_the_first_overflows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(replay_files, "_MAX_CALLS", 2)
-    ptdbg.set_dump_path(str(tmp_path))
-    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check, overflow_nums=-1, need_replicate=True)
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path / "dump"), "overflow_check")
+    debugger.configure_hook(overflow_nums=-1, need_replicate=True)
+    debugger.start()
     for _ in range(4):
         overflowing(torch.ones(2))
-    ptdbg.set_overflow_check_switch("OFF")
+    debugger.stop()
     found = json.loads((tmp_path / f"forward_info_{os.getpid()}.json").read_text())
     assert list(found) == ["Tensor___mul___1_forward", "Tensor___mul___3_forward"]
     assert caplog.text.count("the first 2 overflows") == 1

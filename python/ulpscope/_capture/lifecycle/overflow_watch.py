@@ -150,8 +150,9 @@ class OverflowWatch:
             if self._settings.on_overflow == "raise":
                 raise OverflowLimitError(ended)
 
-    def write_would_overflow(self, rows: list[tuple[str, int, int, int]]) -> None:
+    def write_would_overflow(self) -> None:
         """Writes the calls of a step whose values would be lost."""
+        rows = self._recorder.take_would_overflow()
         _, folder = self._folder()
         if not rows or folder is None:
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,7 @@ from ulpscope._capture.lifecycle.installation import Installation
 from ulpscope._capture.lifecycle.installed_run import InstalledRun
 from ulpscope._capture.lifecycle.loss_scaling import LossScaling
 from ulpscope._capture.lifecycle.overflow_watch import (
+    WOULD_OVERFLOW_CSV,
     Overflow,
     OverflowLimitError,
     OverflowWatch,
@@ -240,12 +242,13 @@ class Run(InstalledRun):
         """What a check learns at the end of a step; returns the error that ends the run, if one does."""
         if self._watch is None:
             return None
-        watch, ending = self._watch, None
-        for what, learn in (
-            ("would_overflow", lambda: watch.write_would_overflow(self._recorder.take_would_overflow())),
-            ("overflows on devices", self._recorder.judge_devices),
-            ("overflows of other ranks", watch.look_at_other_ranks),
-        ):
+        ending = None
+        parts: dict[str, Callable[[], None]] = {
+            WOULD_OVERFLOW_CSV: self._watch.write_would_overflow,
+            "overflows on devices": self._recorder.judge_devices,
+            "overflows of other ranks": self._watch.look_at_other_ranks,
+        }
+        for what, learn in parts.items():
             try:
                 learn()
             except OverflowLimitError as error:

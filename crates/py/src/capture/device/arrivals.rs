@@ -106,6 +106,11 @@ impl Arrivals {
         of_gpu.and(waited)
     }
 
+    /// Whether this very thread is looking, or waiting, and Python runs something else meanwhile.
+    pub(in crate::capture) fn are_awaited_here(&self) -> bool {
+        self.look.is_here()
+    }
+
     /// Ends the thread.
     pub(in crate::capture) fn rest(&self, py: Python<'_>) {
         let poller = lock(&self.poller).take();

@@ -43,7 +43,8 @@ impl OneThread {
         }
     }
 
-    fn is_here(&self) -> bool {
+    /// Whether this very thread works.
+    pub(in crate::capture) fn is_here(&self) -> bool {
         *lock(&self.0) == Some(thread::current().id())
     }
 }

@@ -289,7 +289,8 @@ impl Recorder {
     /// Waits for the devices, and judges all calls so far. An error that ends the run is kept for `end_run`.
     pub(in crate::capture) fn judge_all(&self, py: Python<'_>) -> PyResult<()> {
         let devices = &self.overflow.devices;
-        if !self.is_own_process() || devices.waiting().is_empty() {
+        // What this thread is waiting for is not lost: a finalizer that runs meanwhile leaves it to the rest.
+        if !self.is_own_process() || devices.waiting().is_empty() || self.arrivals.are_awaited_here() {
             return Ok(());
         }
         let waited = self.arrivals.wait_for(py, &devices.numbers);
