@@ -38,6 +38,9 @@ const IN_RANGE: &str = "in range";
 /// Why a checked call was left out: it only passes NaN on, and so did one before it.
 pub const PASSED_NAN: &str = "passed NaN on";
 
+/// Why a call was left out: it returned NaN or infinity, and an input could not be read.
+pub const ORIGIN_UNKNOWN: &str = "origin unknown";
+
 /// Why a checked call was left out: it only passes infinity on.
 pub const PASSED_INFINITY: &str = "passed infinity on";
 

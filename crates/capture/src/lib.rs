@@ -37,8 +37,8 @@ pub use call_record::{CallRecord, Kind};
 pub use changes::{Changes, Storage};
 pub use flow::{Flow, Forgotten, TensorObject};
 pub use ledger::{
-    IN_REPEATED, METADATA, NOT_ARRIVED, NOT_SELECTED, ON_DEVICE, OUTSIDE, OVER_BYTES, OVER_CALLS,
-    PASSED_INFINITY, PASSED_NAN, RESULTS_OVER_BYTES, SATURATED, StepLedger,
+    IN_REPEATED, METADATA, NOT_ARRIVED, NOT_SELECTED, ON_DEVICE, ORIGIN_UNKNOWN, OUTSIDE, OVER_BYTES,
+    OVER_CALLS, PASSED_INFINITY, PASSED_NAN, RESULTS_OVER_BYTES, SATURATED, StepLedger,
 };
 pub use limits::Limits;
 pub use modules::{ModuleLevel, ModuleName, Modules};

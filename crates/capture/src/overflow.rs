@@ -20,6 +20,8 @@ pub enum Overflow {
     InheritedInfinity,
     /// A result has the largest magnitude of its dtype, and no input has that of its own.
     Saturated,
+    /// NaN or infinity, where an input could not be read: whether it began there is not known.
+    Uncertain,
 }
 
 impl Overflow {
@@ -34,6 +36,14 @@ impl Overflow {
         }
     }
 
+    /// The same for a call with an input that could not be read: nothing is known to begin there.
+    pub fn of_partly_read(inputs: Reach, results: Reach) -> Option<Overflow> {
+        match Overflow::of(inputs, results) {
+            Some(Overflow::Born) => Some(Overflow::Uncertain),
+            known => known,
+        }
+    }
+
     /// Its name for users.
     pub fn name(self) -> &'static str {
         match self {
@@ -41,6 +51,7 @@ impl Overflow {
             Overflow::InheritedNan => "inherited NaN",
             Overflow::InheritedInfinity => "inherited infinity",
             Overflow::Saturated => "saturated",
+            Overflow::Uncertain => "of unknown origin",
         }
     }
 
@@ -51,11 +62,17 @@ impl Overflow {
             Overflow::InheritedNan => "returned NaN that was among their inputs",
             Overflow::InheritedInfinity => "returned infinity that was among their inputs",
             Overflow::Saturated => "returned the largest number of their dtype",
+            Overflow::Uncertain => "returned NaN or infinity, and not all of their inputs could be read",
         }
     }
 
-    const ALL: [Overflow; 4] =
-        [Overflow::Born, Overflow::InheritedNan, Overflow::InheritedInfinity, Overflow::Saturated];
+    const ALL: [Overflow; 5] = [
+        Overflow::Born,
+        Overflow::InheritedNan,
+        Overflow::InheritedInfinity,
+        Overflow::Saturated,
+        Overflow::Uncertain,
+    ];
 }
 
 /// Calls of a step whose values are listed for `would_overflow`; those of further ones are added up.
@@ -88,7 +105,7 @@ impl StepOverflows {
         match overflow {
             Overflow::Born => true,
             // What follows from an origin that is written is no news.
-            Overflow::InheritedNan => is_first && !has_origin,
+            Overflow::InheritedNan | Overflow::Uncertain => is_first && !has_origin,
             Overflow::InheritedInfinity => false,
             Overflow::Saturated => is_first,
         }

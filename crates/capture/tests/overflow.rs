@@ -66,3 +66,23 @@ fn the_list_of_lost_values_is_bounded() {
     assert_eq!((survivals.len(), &**name), (10_001, "others"));
     assert_eq!(*last, Survival { elements: 20, overflows: 5, underflows: 10 });
 }
+
+#[test]
+fn an_input_that_could_not_be_read_leaves_the_origin_open() {
+    use Reach::{AtLimit, InRange, Infinite, Nan};
+    for (inputs, results, expected) in [
+        (InRange, Infinite, Some(Overflow::Uncertain)),
+        (Infinite, Nan, Some(Overflow::Uncertain)),
+        (Nan, Nan, Some(Overflow::InheritedNan)),
+        (Infinite, Infinite, Some(Overflow::InheritedInfinity)),
+        (InRange, AtLimit, Some(Overflow::Saturated)),
+        (InRange, InRange, None),
+    ] {
+        assert_eq!(Overflow::of_partly_read(inputs, results), expected, "{inputs:?} to {results:?}");
+    }
+    let call = |name: &str| -> Arc<str> { name.into() };
+    let mut step = StepOverflows::default();
+    assert!(step.add(Overflow::Uncertain, &call("a")));
+    assert!(!step.add(Overflow::Uncertain, &call("b")));
+    assert_eq!((step.origins(), step.is_empty()), (0, false));
+}

@@ -10,6 +10,7 @@ NaN on. As in the older tools, the largest number of a dtype counts, unless an i
 from __future__ import annotations
 
 import linecache
+import logging
 import sys
 import time
 from collections import deque
@@ -25,11 +26,16 @@ from ulpscope._capture.calls.named_calls import NamedCall, NamedCalls
 from ulpscope._capture.lifecycle.loss_scaling import LossScaling
 from ulpscope._capture.lifecycle.patches import Patches
 from ulpscope._capture.npu_overflow_flag import overflow_flag
-from ulpscope._capture.values.ranges import IN_RANGE, Extent, Ranges, change_count, tensors_of
+from ulpscope._capture.values.ranges import IN_RANGE, NAN, Extent, Ranges, change_count, tensors_of
 from ulpscope._core import returns_blank
+
+_log = logging.getLogger("ulpscope")
 
 # Tensors of calls that are judged later are kept alive up to this size.
 _MAX_KEPT = 64 << 20
+
+# The range of values whose numbers are lost: their call is not reported.
+_LOST = NAN + 1
 
 # How often other ranks are looked at, in seconds.
 _OFTEN = 0.2
@@ -106,6 +112,7 @@ class OverflowCheck(NamedCalls):
         self._ranges = Ranges()
         self._waiting: deque[_Waiting] = deque()
         self._kept_bytes = 0
+        self._noted: set[str] = set()
         self.is_scaled = False
         self._is_scaling = False
         self._patches = Patches()
@@ -156,11 +163,13 @@ class OverflowCheck(NamedCalls):
         given = (call.args, tuple(call.kwargs.values()))
         with torch._C.DisableTorchFunction():
             # Afterwards it would be too late for an argument that the call changes.
-            before = self._ranges.of(given) if _may_change(call) else None
+            may_change = _may_change(call)
+            before = self._range_of(given) if may_change else None
             known = [tensor.grad_fn for tensor in tensors_of(given)]
         result = call.original()
         with torch._C.DisableTorchFunction():
-            if not returns_blank(call.base.partition(".")[2]):
+            is_known = not may_change or before is not None
+            if is_known and not returns_blank(call.base.partition(".")[2]):
                 name = f"{call.base}.forward"
 
                 def found() -> Overflow:
@@ -204,18 +213,22 @@ class OverflowCheck(NamedCalls):
             self.clear()
             self._report(found())
             return
-        after = self._ranges.of(results)
+        after = self._range_of(results)
+        if after is None or (not after.there and after.here <= IN_RANGE):
+            return
+        before = before or self._range_of(inputs)
+        if before is None:
+            return
         if not after.there:
-            if after.here > IN_RANGE:
-                # Torch has waited for a result in ordinary memory; so may we.
-                reach = (before or self._ranges.of(inputs)).reach(waits=True)
-                if reach is not None and reach < after.here:
-                    self._report(found())
+            # Torch has waited for a result in ordinary memory; so may we.
+            reach = self._reach_of(before, waits=True)
+            if reach is not None and reach < after.here:
+                self._report(found())
             return
         overflow = found()
         kept = [(tensor, change_count(tensor)) for tensor in tensors_of((inputs, results))]
         size = sum(tensor.nbytes for tensor, _ in kept)
-        self._waiting.append(_Waiting(overflow, before or self._ranges.of(inputs), after, kept, size))
+        self._waiting.append(_Waiting(overflow, before, after, kept, size))
         self._kept_bytes += size
         self._judge(waits=False)
         self._let_go()
@@ -224,13 +237,40 @@ class OverflowCheck(NamedCalls):
         """Reports the calls whose numbers have arrived, in order."""
         while self._waiting:
             one = self._waiting[0]
-            inputs, results = one.inputs.reach(waits), one.results.reach(waits)
+            inputs, results = self._reach_of(one.inputs, waits), self._reach_of(one.results, waits)
             if inputs is None or results is None:
                 return
             self._waiting.popleft()
             self._kept_bytes -= one.bytes
-            if inputs < results:
+            if inputs < results != _LOST:
                 self._report(one.found if _is_as_it_was(one) else _without_tensors(one.found))
+
+    def _range_of(self, values: Any) -> Extent | None:
+        """How far values go; None if they cannot be measured: then their call is not checked."""
+        try:
+            return self._ranges.of(values)
+        except Exception as error:
+            self._note_unmeasured(error)
+            return None
+
+    def _reach_of(self, extent: Extent, waits: bool) -> int | None:
+        """How far they go; None if not all numbers have arrived. Those that never will say nothing."""
+        try:
+            return extent.reach(waits)
+        except Exception as error:
+            self._note_unmeasured(error)
+            return _LOST
+
+    def _note_unmeasured(self, error: Exception) -> None:
+        kind = type(error).__name__
+        if kind not in self._noted:
+            self._noted.add(kind)
+            _log.warning(
+                "overflow check: values could not be measured, so their calls are not checked; the run goes "
+                "on (%s: %s)",
+                kind,
+                error,
+            )
 
     def _let_go(self) -> None:
         """Frees the tensors of the oldest calls, if there are too many."""

@@ -366,3 +366,52 @@ def test_a_device_that_lacks_the_operation_is_checked_on_the_host(tmp_path: Path
         """,
     )
     assert (done.returncode, done.stdout) == (0, "['Tensor.__mul__.0.forward']\n"), done.stderr
+
+
+@needs_python_devices
+def test_an_input_whose_numbers_do_not_arrive_leaves_the_origin_open(tmp_path: Path) -> None:
+    done = on_device(
+        tmp_path,
+        """
+        x = to_device(torch.full((3,), float("inf")))
+        def fail(event):
+            raise RuntimeError("the device is gone")
+        standin_device.Event.synchronize = fail
+        with ulpscope.capture(folder + "/lost", **settings) as run:
+            x.cpu()
+            run.step()
+            print(run.overflows)
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert any("not all of their inputs could be read" in note for note in notes_of(tmp_path / "lost"))
+
+
+@needs_python_devices
+def test_a_finalizer_that_waits_for_the_devices_again_does_not_hang(tmp_path: Path) -> None:
+    """Waiting and reporting ask Python, which may run any finalizer on the same thread."""
+    done = on_device(
+        tmp_path,
+        """
+        import faulthandler
+        faulthandler.dump_traceback_later(30, exit=True)
+        x = to_device(torch.full((3,), 3e38))
+        with ulpscope.capture(folder, flush_interval=60, **settings) as run:
+            def waits(event):
+                catch_up()
+                run._run._recorder.judge_devices()
+            standin_device.Event.synchronize = waits
+            files = run._run._watch._files
+            append = files.append
+            def reports(*line):
+                run._run._recorder.judge_devices()
+                append(*line)
+            files.append = reports
+            x * 2
+            x * 3
+            run.step()
+            print([one.call for one in run.overflows])
+        """,
+    )
+    expected = "['Tensor.__mul__.0.forward', 'Tensor.__mul__.1.forward']\n"
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ulpscope._capture.lifecycle import overflow_files
 from ulpscope._capture.lifecycle.overflow_files import OverflowFiles
 
 RANKS = """
@@ -172,3 +173,40 @@ def test_what_an_earlier_run_left_does_not_end_this_one(
     assert first.ended_elsewhere() == "[overflow 1 times] (rank 1)"
     # A second check of this process.
     assert OverflowFiles(now).ended_elsewhere() is None
+
+
+def test_a_bad_line_loses_no_other_and_only_new_lines_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    files = OverflowFiles(tmp_path)
+    files.append(1, {"rank": 1, "step": 0})
+    other = files.file(1)
+    with other.open("ab") as file:
+        file.write(b"{half}\n\xff}\n" + b"[" * 100_000 + b"}\n")
+    assert files.ended_elsewhere() is None
+    files.append(1, {"rank": 1, "ended": "[overflow 1 times]"})
+    assert [line.get("step") for line in files.lines()] == [0, None]
+    parsed: list[bytes] = []
+    whole = overflow_files._parsed
+    monkeypatch.setattr(overflow_files, "_parsed", lambda text: (parsed.append(text), whole(text))[1])
+    assert files.ended_elsewhere() == "[overflow 1 times] (rank 1)"
+    assert len(parsed) == 1
+    assert files.ended_elsewhere() == "[overflow 1 times] (rank 1)"
+    assert len(parsed) == 1
+    # A file that was begun again.
+    other.write_text('{"rank": 1}\n')
+    assert files.ended_elsewhere() is None
+
+
+def test_the_end_of_another_rank_is_seen_in_a_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    files = OverflowFiles(tmp_path)
+    line = json.dumps({"rank": 1, "step": 0, "stack": ["a" * 100_000]}) + "\n"
+    files.file(1).write_text(line * 180)
+    files.append(1, {"rank": 1, "ended": "[overflow 1 times]"})
+    assert files.ended_elsewhere() == "[overflow 1 times] (rank 1)"

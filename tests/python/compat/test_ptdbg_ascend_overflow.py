@@ -17,6 +17,8 @@ import torch
 from torch.utils.data import DataLoader
 
 import ulpscope
+from ulpscope._capture.values import device_range, ranges
+from ulpscope.compat.ptdbg_ascend import replay_files
 
 TAG = "ptdbg_dump_v4.0.T2"
 
@@ -452,3 +454,59 @@ def test_the_files_for_a_replay_are_read_by_it(
         "The Torch.reciprocal.0.backward overflow is a normal overflow.",
     ], code.stderr
     assert code.returncode == 0
+
+
+@pytest.mark.parametrize("part", ["measure", "wait"])
+def test_values_that_cannot_be_measured_are_not_checked(
+    part: str,
+    ptdbg: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A device that is full, or that lacks the operation, does not end training."""
+
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("the device is full")
+
+    # As on a device: nothing is read in ordinary memory.
+    monkeypatch.setattr(ranges, "_reach_here", lambda tensor: None)
+    if part == "measure":
+        monkeypatch.setattr(ranges, "measure_range", fail)
+    else:
+        monkeypatch.setattr(device_range.RangeBatch, "has_arrived", fail)
+        monkeypatch.setattr(device_range.RangeBatch, "wait", fail)
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check)
+    x = torch.ones(2, requires_grad=True)
+    overflowing(x).sum().backward()
+    torch.ones(2).div_(0)
+    ptdbg.set_overflow_check_switch("OFF")
+    assert caplog.text.count("values could not be measured") == 1
+    assert not list(tmp_path.rglob("*.pkl"))
+
+
+def test_the_replay_files_have_the_first_overflows(
+    ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(replay_files, "_MAX_CALLS", 2)
+    debugger = ptdbg.PrecisionDebugger(str(tmp_path / "dump"), "overflow_check")
+    debugger.configure_hook(overflow_nums=-1, need_replicate=True)
+    debugger.start()
+    for _ in range(4):
+        overflowing(torch.ones(2))
+    debugger.stop()
+    found = json.loads((tmp_path / f"forward_info_{os.getpid()}.json").read_text())
+    assert list(found) == ["Tensor___mul___1_forward", "Tensor___mul___3_forward"]
+    assert caplog.text.count("the first 2 overflows") == 1
+
+
+def test_a_tensor_of_a_program_s_class_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(torch.Tensor):
+        pass
+
+    asked: list[object] = []
+    monkeypatch.setattr(ranges, "_by_torch", asked.append)
+    assert ranges._reach_here(torch.ones(2).as_subclass(Own)) == ranges.IN_RANGE
+    assert asked == []

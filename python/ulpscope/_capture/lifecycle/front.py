@@ -6,7 +6,7 @@ import logging
 
 from ulpscope._capture.calls import inner_calls, originals, stacks
 from ulpscope._capture.calls.functions import Functions
-from ulpscope._capture.lifecycle.overflow_watch import OverflowWatch
+from ulpscope._capture.lifecycle.overflow_watch import OverflowLimitError, OverflowWatch
 from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.values import description, device_copies, device_statistics, tensors
 from ulpscope._capture.values.device_range import measure_range
@@ -35,6 +35,7 @@ class Front:
         self.call_open = inner_calls.call_open
         if watch is not None:
             self.overflowed = watch.overflowed
+            self.overflow_limit_error = OverflowLimitError
             self.has_overflow_flag = watch.has_flag
             self.take_overflow_flag = watch.take_flag
             self.measure_range = measure_range

@@ -11,8 +11,8 @@ from typing import Any
 
 from ulpscope._capture.lifecycle import ranks
 
-# A line is short; a file of another program with this name is not read on.
-_MAX_BYTES = 1 << 24
+# A line is short. Longer ones are of another program, and left out.
+_MAX_LINE = 1 << 20
 
 _imported_at = time.time()
 
@@ -29,6 +29,7 @@ class OverflowFiles:
         Another rank may have begun, and ended, before this one begins: that counts.
         """
         self._folder = folder
+        self._read: dict[Path, _Read] = {}
         since = time.time() if folder in _used else _process_began()
         self._earlier = {file: ended for file, ended in self._ended() if file.stat().st_mtime < since}
         _used.add(folder)
@@ -54,13 +55,52 @@ class OverflowFiles:
     def lines(self) -> Iterator[dict[str, Any]]:
         """The lines of all ranks that can be read, rank by rank."""
         for file in sorted(self._folder.glob("overflow_rank*.jsonl")):
-            yield from _lines(file)
+            yield from _Read(file).further_lines()
 
     def _ended(self) -> Iterator[tuple[Path, str]]:
         for file in sorted(self._folder.glob("overflow_rank*.jsonl")):
-            found = [line for line in _lines(file) if "ended" in line]
-            if found:
-                yield file, f"{found[-1]['ended']} (rank {found[-1].get('rank')})"
+            read = self._read.setdefault(file, _Read(file))
+            for line in read.further_lines():
+                if "ended" in line:
+                    read.ended = f"{line['ended']} (rank {line.get('rank')})"
+            if read.ended is not None:
+                yield file, read.ended
+
+
+class _Read:
+    """How far a file has been read: each look reads only what was added since."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._offset = 0
+        self.ended: str | None = None
+
+    def further_lines(self) -> Iterator[dict[str, Any]]:
+        """The lines since the last time. Those that are no object of JSON are left out."""
+        try:
+            with self._file.open("rb") as file:
+                if file.seek(0, os.SEEK_END) < self._offset:
+                    # It was begun again.
+                    self._offset, self.ended = 0, None
+                file.seek(self._offset)
+                while text := file.readline(_MAX_LINE):
+                    # Another rank may be writing the last one.
+                    if not text.endswith(b"\n") and len(text) < _MAX_LINE:
+                        return
+                    self._offset += len(text)
+                    line = _parsed(text)
+                    if line is not None:
+                        yield line
+        except OSError:
+            return
+
+
+def _parsed(text: bytes) -> dict[str, Any] | None:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) else None
 
 
 def _process_began() -> float:
@@ -73,13 +113,3 @@ def _process_began() -> float:
         return int(boot) + int(ticks) / os.sysconf("SC_CLK_TCK") - 1
     except (OSError, ValueError, IndexError, StopIteration):
         return _imported_at
-
-
-def _lines(file: Path) -> list[dict[str, Any]]:
-    try:
-        with file.open(encoding="utf-8") as lines:
-            # Another rank may be writing the last one.
-            whole = [json.loads(line) for line in lines.read(_MAX_BYTES).splitlines() if line.endswith("}")]
-    except (OSError, ValueError):
-        return []
-    return [line for line in whole if isinstance(line, dict)]

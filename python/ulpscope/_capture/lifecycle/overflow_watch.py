@@ -17,12 +17,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ulpscope._capture.lifecycle import ranks
+from ulpscope._capture.lifecycle.failures import Failures
 from ulpscope._capture.lifecycle.overflow_files import OverflowFiles
 from ulpscope._capture.npu_overflow_flag import overflow_flag
 from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
 
 _log = logging.getLogger("ulpscope")
+
+# Overflows that are kept in memory, with their stacks. The files have all.
+_MAX_KEPT = 1000
 
 WOULD_OVERFLOW_CSV = "would_overflow.csv"
 """The file of a step with the calls whose values the dtype of ``would_overflow`` would lose."""
@@ -65,7 +69,9 @@ class OverflowWatch:
         self._files = OverflowFiles(settings.dump_path)
         self._flag = overflow_flag()
         self.has_flag = self._flag is not None
+        # The first ones; all are counted.
         self.found: list[Overflow] = []
+        self._all = self._skipped = self._unwritten = 0
         self.is_done = False
         # Whether a loss scaler decides about the overflows of the backward pass.
         self.is_scaled = False
@@ -115,6 +121,7 @@ class OverflowWatch:
     def watch(self, recorder: Recorder) -> None:
         """Sets the recorder that reports."""
         self._recorder = recorder
+        self._failures = Failures(recorder.note, self._settings.strict)
 
     def _decided(self, skips: bool) -> str | None:
         """Counts what was held; returns a note."""
@@ -143,8 +150,9 @@ class OverflowWatch:
             if self._settings.on_overflow == "raise":
                 raise OverflowLimitError(ended)
 
-    def write_would_overflow(self, rows: list[tuple[str, int, int, int]]) -> None:
+    def write_would_overflow(self) -> None:
         """Writes the calls of a step whose values would be lost."""
+        rows = self._recorder.take_would_overflow()
         _, folder = self._folder()
         if not rows or folder is None:
             return
@@ -166,21 +174,20 @@ class OverflowWatch:
         if not self.found:
             _log.info("overflow_check: no call returned NaN or infinity that its inputs do not have")
             return
-        first, skipped = self.found[0], sum(not one.counted for one in self.found)
-        unwritten = sum(not one.written for one in self.found)
-        if unwritten:
+        first = self.found[0]
+        if self._unwritten:
             _log.warning(
                 "overflow_check: %d calls ran on a device and were found after they had returned: their "
                 "tensors were not written, their stacks are in %s. To have the tensors, run again with "
                 "device_statistics='host' (slower)",
-                unwritten,
+                self._unwritten,
                 self._files.file(first.rank),
             )
         _log.warning(
             "overflow_check: %d calls returned NaN or infinity that their inputs do not have (%d of them in "
             "steps that the loss scaler skipped); the first is %s in step %d: see ulpscope overflow %s",
-            len(self.found),
-            skipped,
+            self._all,
+            self._skipped,
             first.call,
             first.step,
             self._settings.dump_path,
@@ -190,12 +197,16 @@ class OverflowWatch:
         """Logs the first step with an overflow on any rank, as far as the ranks have written."""
         if not ranks.is_one_of_several():
             return
-        lines = [line for line in self._files.lines() if isinstance(line.get("step"), int)]
-        earliest = min((line["step"] for line in lines), default=None)
+        earliest: int | None = None
         firsts: dict[int, str] = {}
-        for line in lines:
-            if line["step"] == earliest:
-                firsts.setdefault(int(line.get("rank", 0)), str(line.get("call")))
+        for line in self._files.lines():
+            step, rank = line.get("step"), line.get("rank", 0)
+            if not isinstance(step, int) or not isinstance(rank, int):
+                continue
+            if earliest is None or step < earliest:
+                earliest, firsts = step, {}
+            if step == earliest:
+                firsts.setdefault(rank, str(line.get("call")))
         if firsts:
             _log.warning(
                 "overflow_check: over all ranks, the first overflow is in step %d: %s",
@@ -209,19 +220,27 @@ class OverflowWatch:
         is_last = not self.is_done and limit != -1 and self._count >= limit
         _, folder = self._folder()
         ended = f"[overflow {self._count} times]: dump file is saved in '{folder}'." if is_last else None
+        self.is_done = self.is_done or is_last
         self._write(overflow, ended)
         if ended is not None:
-            self.is_done = True
             if self._settings.on_overflow == "raise":
                 raise OverflowLimitError(ended)
             _log.warning("overflow_check: %s Nothing more is checked", ended)
 
     def _write(self, overflow: Overflow, ended: str | None = None) -> None:
-        self.found.append(overflow)
+        self._all += 1
+        self._skipped += not overflow.counted
+        self._unwritten += not overflow.written
+        if len(self.found) < _MAX_KEPT:
+            self.found.append(overflow)
         line = dataclasses.asdict(overflow) | ({"ended": ended} if ended else {})
         if overflow.written:
             del line["stack"]
-        self._files.append(overflow.rank, line)
+        try:
+            self._files.append(overflow.rank, line)
+        except OSError as error:
+            # It counts, even on a full disk.
+            self._failures.hold_back(overflow.call, error)
 
 
 def _is_backward(call: str) -> bool:

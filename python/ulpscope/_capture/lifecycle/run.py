@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,7 @@ from ulpscope._capture.lifecycle.installation import Installation
 from ulpscope._capture.lifecycle.installed_run import InstalledRun
 from ulpscope._capture.lifecycle.loss_scaling import LossScaling
 from ulpscope._capture.lifecycle.overflow_watch import (
+    WOULD_OVERFLOW_CSV,
     Overflow,
     OverflowLimitError,
     OverflowWatch,
@@ -97,7 +99,7 @@ class Run(InstalledRun):
 
     @property
     def overflows(self) -> list[Overflow]:
-        """With task overflow_check: the calls found so far, in order."""
+        """With task overflow_check: the calls found so far, in order; at most the first 1,000."""
         return [] if self._watch is None else list(self._watch.found)
 
     @property
@@ -240,13 +242,20 @@ class Run(InstalledRun):
         """What a check learns at the end of a step; returns the error that ends the run, if one does."""
         if self._watch is None:
             return None
-        try:
-            self._watch.write_would_overflow(self._recorder.take_would_overflow())
-            self._recorder.judge_devices()
-            self._watch.look_at_other_ranks()
-        except OverflowLimitError as error:
-            return error
-        return None
+        ending = None
+        parts: dict[str, Callable[[], None]] = {
+            WOULD_OVERFLOW_CSV: self._watch.write_would_overflow,
+            "overflows on devices": self._recorder.judge_devices,
+            "overflows of other ranks": self._watch.look_at_other_ranks,
+        }
+        for what, learn in parts.items():
+            try:
+                learn()
+            except OverflowLimitError as error:
+                ending = ending or error
+            except Exception as error:
+                self._failures.hold_back(what, error)
+        return ending
 
     @untraced
     def end_training(self) -> None:
@@ -319,9 +328,9 @@ class Run(InstalledRun):
             raise RuntimeError("this capture is closed; make another with ulpscope.capture(...)")
 
     def _end_recording(self) -> None:
-        # Nothing is left that an error could end.
-        self._end_step_of_check()
         try:
+            # Nothing is left that an error could end.
+            self._end_step_of_check()
             self._note_unmatched()
             self._recorder.next_step(False, None)
             self._clear_working_folder()

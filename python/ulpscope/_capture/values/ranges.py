@@ -135,7 +135,8 @@ def _reach_here(tensor: torch.Tensor) -> int | None:
     if tensor.device.type != "cpu":
         return None
     # Classes of the program, and releases of torch without the fast way.
-    return reach(tensor.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()) or _by_torch(tensor)
+    found = reach(tensor.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg())
+    return _by_torch(tensor) if found is None else found
 
 
 def _by_torch(tensor: torch.Tensor) -> int:

@@ -20,8 +20,13 @@ import torch
 
 import ulpscope
 from ulpscope._capture.overflow_check import Overflow
+from ulpscope.compat.ptdbg_ascend.recording import log
 
 _FILES = {"forward": "forward_info", "backward": "backward_info", "stack": "stack_info"}
+
+
+# Calls that are described in memory until the files are made. A replay needs the first ones.
+_MAX_CALLS = 1000
 
 
 class ReplayFiles:
@@ -30,9 +35,15 @@ class ReplayFiles:
     def __init__(self) -> None:
         self._found: dict[str, dict[str, Any]] = {kind: {} for kind in _FILES}
         self._is_changed = False
+        self._is_full = False
 
     def add(self, overflow: Overflow, rank: int, frames: list[list[Any]]) -> None:
         """Adds a call; saves its tensors now, before the program changes them."""
+        if len(self._found["stack"]) >= _MAX_CALLS:
+            if not self._is_full:
+                self._is_full = True
+                log.warning("the files for a replay have the first %d overflows, and no more", _MAX_CALLS)
+            return
         self._is_changed = True
         base, _, direction = overflow.name.rpartition(".")
         name = f"{base.replace('.', '_', 1)}_{overflow.number}"

@@ -1,9 +1,7 @@
 //! Batches of tensors that a device measures, until their numbers are written.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use pyo3::exceptions::PyException;
 use pyo3::intern;
@@ -18,14 +16,12 @@ use ulpscope_tensor::{DType, NumberKind, Scalar};
 
 use crate::capture::device::copies::Copies;
 use crate::capture::device::gpu_arrivals::{GpuArrivals, GpuBatch};
+use crate::capture::device::one_thread::OneThread;
 use crate::capture::device::poller::Poller;
 use crate::capture::recorder::Recorder;
 
 /// Batches that wait before a call looks whether some have arrived.
 const MANY: usize = 64;
-
-/// How long the end of a step sleeps while another thread is looking.
-const BRIEFLY: Duration = Duration::from_micros(200);
 
 /// A tensor that is measured elsewhere.
 pub(in crate::capture) struct Expected {
@@ -51,8 +47,8 @@ pub(in crate::capture) struct Batch {
 #[derive(Default)]
 pub(in crate::capture) struct Arrivals {
     waiting: Mutex<VecDeque<Batch>>,
-    /// Whether a thread looks at them. It asks Python, so no lock may be held meanwhile.
-    is_looked_at: AtomicBool,
+    /// The thread that looks at them.
+    look: OneThread,
     /// Those that our own kernel measures.
     pub(super) gpu: GpuArrivals,
     /// Those that get files.
@@ -92,7 +88,7 @@ impl Arrivals {
     /// Writes the numbers that have arrived, without waiting. What interrupts the program (Ctrl-C) is returned.
     pub(super) fn look(&self, py: Python<'_>) -> PyResult<()> {
         self.copies.write_arrived(py)?;
-        match Looking::begin(&self.is_looked_at) {
+        match self.look.begin() {
             Some(_looking) => self.take_arrived(py, None),
             None => Ok(()),
         }
@@ -101,18 +97,18 @@ impl Arrivals {
     /// Waits for all numbers of a step. What interrupts the program is returned when they are there.
     pub(in crate::capture) fn wait_for(&self, py: Python<'_>, step: &Arc<LateNumbers>) -> PyResult<()> {
         let of_gpu = self.gpu.wait_for(py, step);
-        let _looking = loop {
-            match Looking::begin(&self.is_looked_at) {
-                Some(looking) => break looking,
-                None => py.detach(|| std::thread::sleep(BRIEFLY)),
-            }
-        };
+        let Some(_looking) = self.look.wait(py) else { return of_gpu };
         let waited = self.take_arrived(py, Some(step));
         if waited.is_err() {
             // Once: a second interruption means it.
             let _ = self.take_arrived(py, Some(step));
         }
         of_gpu.and(waited)
+    }
+
+    /// Whether this very thread is looking, or waiting, and Python runs something else meanwhile.
+    pub(in crate::capture) fn are_awaited_here(&self) -> bool {
+        self.look.is_here()
     }
 
     /// Ends the thread.
@@ -158,21 +154,6 @@ impl Arrivals {
         left.append(&mut waiting);
         *waiting = left;
         result
-    }
-}
-
-/// While it is alive, no other thread looks.
-struct Looking<'a>(&'a AtomicBool);
-
-impl<'a> Looking<'a> {
-    fn begin(is_looked_at: &'a AtomicBool) -> Option<Looking<'a>> {
-        (!is_looked_at.swap(true, Ordering::Acquire)).then_some(Looking(is_looked_at))
-    }
-}
-
-impl Drop for Looking<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }
 

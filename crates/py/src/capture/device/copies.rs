@@ -4,8 +4,6 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::thread::{self, ThreadId};
-use std::time::Duration;
 
 use pyo3::exceptions::PyException;
 use pyo3::intern;
@@ -17,6 +15,7 @@ use ulpscope_gpu::process;
 
 use crate::capture::describe::tensors::measured;
 use crate::capture::device::arrivals::lock;
+use crate::capture::device::one_thread::OneThread;
 use crate::capture::device::queue::{Remote, gpu_of};
 use crate::capture::lifecycle::failures::caught;
 use crate::capture::lifecycle::writing::save_tensor;
@@ -25,9 +24,6 @@ use crate::input::Input;
 
 /// Bytes of all copies that have not been written: once on the device, once on the host. Larger tensors are waited for.
 const MOST_BYTES: usize = 256 << 20;
-
-/// How long a thread sleeps while another one writes.
-const BRIEFLY: Duration = Duration::from_micros(200);
 
 /// A tensor on its way.
 struct Copy {
@@ -51,30 +47,7 @@ struct Copy {
 pub(in crate::capture) struct Copies {
     waiting: Mutex<Waiting>,
     /// The thread that writes: copies are written in their order.
-    writer: Mutex<Option<ThreadId>>,
-}
-
-/// While it is alive, no other thread writes.
-struct Writing<'a>(&'a Mutex<Option<ThreadId>>);
-
-impl<'a> Writing<'a> {
-    fn begin(writer: &'a Mutex<Option<ThreadId>>) -> Option<Writing<'a>> {
-        let mut now = lock(writer);
-        now.is_none().then(|| {
-            *now = Some(thread::current().id());
-            Writing(writer)
-        })
-    }
-
-    fn is_here(writer: &Mutex<Option<ThreadId>>) -> bool {
-        *lock(writer) == Some(thread::current().id())
-    }
-}
-
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        *lock(self.0) = None;
-    }
+    writer: OneThread,
 }
 
 #[derive(Default)]
@@ -126,17 +99,11 @@ impl Copies {
     }
 
     fn write(&self, py: Python<'_>, until: Until) -> PyResult<()> {
-        let _writing = loop {
-            // Never waits for the other thread with the GIL, which that thread may need.
-            match (Writing::begin(&self.writer), until) {
-                (Some(writing), _) => break writing,
-                (None, Until::AtMost(_)) if !Writing::is_here(&self.writer) => {
-                    py.detach(|| thread::sleep(BRIEFLY));
-                }
-                // A finalizer that runs in a question to Python may come back here.
-                (None, _) => return Ok(()),
-            }
+        let writing = match until {
+            Until::Arrived => self.writer.begin(),
+            Until::AtMost(_) => self.writer.wait(py),
         };
+        let Some(_writing) = writing else { return Ok(()) };
         loop {
             let Some((copy, bytes)) = self.oldest() else { return Ok(()) };
             let waits = match until {

@@ -18,5 +18,6 @@ pub(super) mod arrivals;
 pub(super) mod copies;
 mod gpu_arrivals;
 pub(super) mod gpus;
+pub(super) mod one_thread;
 mod poller;
 pub(super) mod queue;

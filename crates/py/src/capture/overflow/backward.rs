@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -31,6 +30,8 @@ pub(super) struct Forward {
     step: StepId,
     /// How far its results went: gradients are computed from them.
     results: Extent,
+    /// Whether its backward call is to be checked; otherwise only the flag of the device is cleared after it.
+    is_selected: bool,
     /// The step, counted from one, in which its backward call was written last.
     written_in: AtomicU64,
 }
@@ -45,12 +46,13 @@ impl Forward {
     /// A call of a function whose results are in range.
     pub(super) fn quick(base: &Arc<str>, number: u64, step: StepId) -> Forward {
         let name = ForwardName::Parts(Arc::clone(base), number);
-        Forward { name, step, results: Extent::default(), written_in: AtomicU64::new(0) }
+        Forward { name, step, results: Extent::default(), is_selected: true, written_in: AtomicU64::new(0) }
     }
 
     /// A call with a name.
-    pub(super) fn named(name: &Arc<str>, step: StepId, results: Extent) -> Forward {
-        Forward { name: ForwardName::Made(Arc::clone(name)), step, results, written_in: AtomicU64::new(0) }
+    pub(super) fn named(name: &Arc<str>, step: StepId, results: Extent, is_selected: bool) -> Forward {
+        let name = ForwardName::Made(Arc::clone(name));
+        Forward { name, step, results, is_selected, written_in: AtomicU64::new(0) }
     }
 
     fn name(&self) -> Arc<str> {
@@ -83,6 +85,10 @@ impl OverflowHook {
             recorder.locked(|state| state.note(note.to_owned()));
             return Ok(());
         };
+        if !self.forward.is_selected {
+            let taken = recorder.take_flag(py);
+            return recorder.guarded(py, Of::Beside("the overflow flag"), taken).map(|_| ());
+        }
         let mut met = Vec::new();
         let quick = recorder.quick_reach(given.as_any(), &mut met);
         if let Some(Some(Reach::InRange)) = recorder.guarded(py, Of::Unmet("a gradient"), quick)? {
@@ -121,31 +127,22 @@ impl OverflowHook {
         }
         let name = self.name(step);
         let results = recorder.extent_of(py, &found)?;
-        if recorder.recording.plan.would_overflow.is_some() {
-            recorder.in_step(step, |state| state.overflows.add_survival(&name, found.lost));
-        }
+        let call = CallRecord::new(name, Kind::Api, step);
+        recorder.add_survival(py, &call, &found, &results)?;
         let is_judged_later = !results.there.is_empty() && !is_flagged;
         if results.here == Reach::InRange && !is_judged_later && !is_flagged {
             recorder.skip_in_range(step);
             return Ok(None);
         }
         let mut inputs = Found::default();
-        match recorder.look_at(taken, &mut inputs, 0) {
-            Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
-            _ => {}
-        }
+        recorder.look_at_input(taken, &mut inputs)?;
         let mut inputs = recorder.extent_of(py, &inputs)?;
         inputs.add(&self.forward.results);
-        let call = CallRecord::new(name, Kind::Api, step);
         if is_judged_later {
             let later = recorder.for_later(py, &call, inputs, results)?;
             return recorder.expect_call(self.recorder.bind(py), later);
         }
-        let reaches = match is_flagged {
-            true => (Reach::InRange, Reach::Infinite),
-            false => (recorder.wait_for_extent(py, &inputs)?, results.here),
-        };
-        let Some(overflow) = Overflow::of(reaches.0, reaches.1) else {
+        let Some(overflow) = recorder.overflow_of(py, &inputs, &results, is_flagged)? else {
             recorder.skip_in_range(step);
             return Ok(None);
         };
@@ -265,7 +262,9 @@ impl Recorder {
             return Ok(*known);
         }
         let name = kind.name()?.to_string();
-        let rearranges = REARRANGING.contains(&name.trim_end_matches(|end: char| end.is_ascii_digit()));
+        // Torch's own nodes have a number. That of a program's `class View(Function)` has none.
+        let kind_of_node = name.trim_end_matches(|end: char| end.is_ascii_digit());
+        let rearranges = kind_of_node != name && REARRANGING.contains(&kind_of_node);
         let _known = {
             let mut types = self.overflow.node_types();
             // A program may define functions without end: those are forgotten, and asked again.

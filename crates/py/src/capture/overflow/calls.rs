@@ -8,8 +8,8 @@ use pyo3::types::{PyDict, PyTuple};
 use ulpscope_capture::modules;
 use ulpscope_capture::operators::is_blank;
 use ulpscope_capture::{
-    Buffer, CallRecord, CallStack, Kind, NOT_SELECTED, Overflow, PASSED_INFINITY, PASSED_NAN, SATURATED,
-    State, StepId,
+    Buffer, CallRecord, CallStack, Kind, NOT_SELECTED, ORIGIN_UNKNOWN, Overflow, PASSED_INFINITY, PASSED_NAN,
+    SATURATED, State, StepId,
 };
 use ulpscope_kernels::Reach;
 
@@ -28,6 +28,10 @@ use crate::capture::recorder::Recorder;
 /// The ledger's note for a call that changed its argument.
 const CHANGED: &str =
     "overflow: an argument that a call changes in place is recorded as it is after the call";
+
+/// The ledger's note where values on a device were not compared with the dtype of `would_overflow`.
+const NOT_LISTED: &str = "would_overflow: values on a device are not compared with its dtype, and are missing in \
+                          would_overflow.csv; set device_statistics to \"host\" to have them";
 
 /// The file of torch whose functions ask for modes.
 const OVERRIDES: &str = "overrides.py";
@@ -130,6 +134,8 @@ impl Recorder {
         }
         let mut call = self.checked_call(base, Kind::Api)?;
         let Some(output) = output else {
+            // What overflowed in it is not for the next call.
+            self.take_flag(py)?;
             self.skip(&call, RAISED);
             return Ok(None);
         };
@@ -220,17 +226,15 @@ impl Recorder {
             true => Extent::default(),
             false => self.extent_of(py, &found)?,
         };
+        // Also of calls that are left out: the flag would stay for the next one. Those inside a module have been asked.
+        let is_flagged = function.is_some() && self.take_flag(py)?;
         let mut told = None;
         if call.forward_left_out.is_none() {
-            if self.recording.plan.would_overflow.is_some() {
-                self.in_step(call.step, |state| state.overflows.add_survival(&call.name, found.lost));
+            if !is_blank {
+                self.add_survival(py, &call, &found, &results)?;
             }
-            let is_judged_later = !results.there.is_empty();
-            // The calls inside a module have been asked.
-            if function.is_some() && self.take_flag(py)? {
-                told =
-                    self.judge_at_once(py, &call, (Reach::InRange, Reach::Infinite), returned, function)?;
-            } else if results.here > Reach::InRange || is_judged_later {
+            let is_judged_later = !results.there.is_empty() && !is_flagged;
+            if is_flagged || results.here > Reach::InRange || is_judged_later {
                 let Returned { arguments, changed, before, .. } = returned;
                 let inputs = self.extent_of_inputs(py, &call.name, *arguments, changed, before)?;
                 if is_judged_later {
@@ -238,8 +242,8 @@ impl Recorder {
                     later.began_at = function.is_none().then_some(call.began_at);
                     told = self.expect_call(slf, later)?;
                 } else {
-                    let inputs = self.wait_for_extent(py, &inputs)?;
-                    told = self.judge_at_once(py, &call, (inputs, results.here), returned, function)?;
+                    let overflow = self.overflow_of(py, &inputs, &results, is_flagged)?;
+                    told = self.judge_at_once(py, &call, overflow, returned, function)?;
                 }
             } else {
                 if !returned.changed.is_empty() && found.remote.is_empty() {
@@ -248,9 +252,11 @@ impl Recorder {
                 self.skip_in_range(call.step);
             }
         }
-        if let Some(first) = call.sequence.filter(|_| call.backward_left_out.is_none()) {
+        let is_selected = call.backward_left_out.is_none();
+        // Nodes that are not selected are watched for the flag alone.
+        if let Some(first) = call.sequence.filter(|_| is_selected || self.overflow.has_flag) {
             let is_changing = !returned.changed.is_empty();
-            let forward = || Forward::named(&call.name, call.step, results);
+            let forward = || Forward::named(&call.name, call.step, results, is_selected);
             let watched = self.watch_nodes(slf, first, &found.tensors, is_changing, forward);
             self.guarded(py, Of::Beside(&call.name), watched)?;
         }
@@ -262,11 +268,11 @@ impl Recorder {
         &self,
         py: Python<'_>,
         call: &CallInProgress,
-        (inputs, results): (Reach, Reach),
+        overflow: Option<Overflow>,
         returned: &Returned<'_, '_>,
         function: Option<&Function>,
     ) -> PyResult<Option<PyErr>> {
-        let Some(overflow) = Overflow::of(inputs, results) else {
+        let Some(overflow) = overflow else {
             self.skip_in_range(call.step);
             return Ok(None);
         };
@@ -293,12 +299,27 @@ impl Recorder {
     pub(super) fn take_place_of(&self, call: &CallRecord, overflow: Overflow) -> Option<&'static str> {
         self.locked(|state| match state.overflows.add(overflow, &call.name) {
             true => state.take_place(),
-            false => Some(match overflow {
-                Overflow::InheritedInfinity => PASSED_INFINITY,
-                Overflow::Saturated => SATURATED,
-                Overflow::Born | Overflow::InheritedNan => PASSED_NAN,
-            }),
+            false => Some(why_left_out(overflow)),
         })
+    }
+
+    /// Adds what the results of a call would lose in the dtype of `would_overflow`.
+    pub(super) fn add_survival(
+        &self,
+        py: Python<'_>,
+        call: &CallRecord,
+        found: &Found<'_>,
+        results: &Extent,
+    ) -> PyResult<()> {
+        if self.recording.plan.would_overflow.is_none() {
+            return Ok(());
+        }
+        self.in_step(call.step, |state| state.overflows.add_survival(&call.name, found.lost));
+        if results.there.is_empty() {
+            return Ok(());
+        }
+        self.in_step(call.step, |state| state.note_once(NOT_LISTED));
+        self.warn_once(py, NOT_LISTED.to_owned())
     }
 
     /// Writes a call in full, after it has returned.
@@ -376,6 +397,16 @@ impl Recorder {
             forgotten
         };
         Ok(stack)
+    }
+}
+
+/// Why a call that overflowed is not written.
+pub(super) fn why_left_out(overflow: Overflow) -> &'static str {
+    match overflow {
+        Overflow::InheritedInfinity => PASSED_INFINITY,
+        Overflow::Saturated => SATURATED,
+        Overflow::Uncertain => ORIGIN_UNKNOWN,
+        Overflow::Born | Overflow::InheritedNan => PASSED_NAN,
     }
 }
 

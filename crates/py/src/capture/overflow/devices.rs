@@ -10,30 +10,25 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use ulpscope_capture::{
-    CallRecord, CallStack, NOT_ARRIVED, ON_DEVICE, Overflow, PASSED_INFINITY, PASSED_NAN, SATURATED, StepId,
-};
+use ulpscope_capture::{CallRecord, CallStack, NOT_ARRIVED, ON_DEVICE, Overflow, StepId};
 use ulpscope_dump::journal::encode::Ticket;
 use ulpscope_dump::writer::LateNumbers;
 use ulpscope_kernels::{Reach, Stats};
 use ulpscope_tensor::{DType, Scalar};
 
 use crate::capture::calls::call_in_progress::version;
+use crate::capture::device::one_thread::OneThread;
 use crate::capture::overflow::SWEEP;
-use crate::capture::overflow::reaches::Found;
+use crate::capture::overflow::calls::why_left_out;
+use crate::capture::overflow::reaches::{Found, has_floats};
 use crate::capture::recorder::Recorder;
 use crate::capture::torch_api::Torch;
 
 /// The ledger's note where a call was found after it had returned.
 const FOUND_LATER: &str = "overflow: calls on a device are found after they have returned: their tensors are not in \
                            the dump; overflow_rank*.jsonl has their stacks";
-
-/// How long who needs all numbers sleeps while another thread judges.
-const BRIEFLY: Duration = Duration::from_micros(200);
 
 /// How far a tensor on a device goes, once its numbers have arrived.
 pub(super) struct Measured {
@@ -51,18 +46,34 @@ const LOST: u8 = u8::MAX - 1;
 pub(super) struct Extent {
     pub(super) here: Reach,
     pub(super) there: Vec<Arc<Measured>>,
+    /// Whether some could not be read.
+    pub(super) is_partial: bool,
+}
+
+/// How far values go, whose numbers have arrived or are lost.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived {
+    reach: Reach,
+    /// Whether some are not known.
+    is_partial: bool,
+}
+
+impl Arrived {
+    /// What a call shows.
+    fn overflow(inputs: Arrived, results: Reach) -> Option<Overflow> {
+        match inputs.is_partial {
+            true => Overflow::of_partly_read(inputs.reach, results),
+            false => Overflow::of(inputs.reach, results),
+        }
+    }
 }
 
 impl Extent {
-    /// Values that were all read here.
-    pub(super) fn known(here: Reach) -> Extent {
-        Extent { here, there: Vec::new() }
-    }
-
     /// Adds other values.
     pub(super) fn add(&mut self, other: &Extent) {
         self.here = self.here.max(other.here);
         self.there.extend(other.there.iter().map(Arc::clone));
+        self.is_partial |= other.is_partial;
     }
 }
 
@@ -95,7 +106,8 @@ pub(in crate::capture) struct DeviceChecks {
     numbers: Arc<LateNumbers>,
     known: Mutex<Known>,
     waiting: Mutex<VecDeque<Waiting>>,
-    is_judged: AtomicBool,
+    /// The thread that judges: calls are reported in order.
+    judge: OneThread,
     /// How many calls had a place in the order of the run.
     places: AtomicU64,
     /// The place of the last origin, counted from one.
@@ -154,37 +166,38 @@ impl DeviceChecks {
         }
     }
 
-    /// How far values go, if all numbers have arrived. Those that are lost count as in range.
-    fn reach_of(&self, extent: &Extent) -> Option<Reach> {
-        let mut worst = extent.here;
+    /// How far values go, if all numbers have arrived or are lost.
+    fn arrived(&self, extent: &Extent) -> Option<Arrived> {
+        let mut all = Arrived { reach: extent.here, is_partial: extent.is_partial };
         for measured in &extent.there {
             match self.reach(measured) {
                 AWAITED => return None,
-                LOST => {}
-                found => worst = worst.max(reach_from(found)),
+                LOST => all.is_partial = true,
+                found => all.reach = all.reach.max(reach_from(found)),
             }
         }
-        Some(worst)
+        Some(all)
     }
 }
 
 impl Recorder {
     /// How far values go, with those that their devices begin to measure now.
     pub(super) fn extent_of(&self, py: Python<'_>, found: &Found<'_>) -> PyResult<Extent> {
-        let mut extent = Extent::known(found.reach);
+        let mut extent = Extent { here: found.reach, there: Vec::new(), is_partial: found.is_partial };
         for tensor in &found.remote {
-            extent.there.extend(self.measured(tensor)?);
+            match self.measured(tensor)? {
+                Some(measured) => extent.there.push(measured),
+                None => extent.is_partial |= has_floats(tensor)?,
+            }
         }
         self.measure_queued(py)?;
         Ok(extent)
     }
 
-    /// A tensor that its device measures, or has measured since its last change; `None` if it has no floats.
+    /// A tensor that its device measures, or has measured since its last change; `None` if it has no floats, or cannot be
+    /// measured.
     fn measured(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Measured>>> {
-        let py = tensor.py();
-        let dtype = tensor.getattr(intern!(py, "dtype"))?;
-        let is = |what: &Bound<'_, pyo3::types::PyString>| dtype.getattr(what)?.is_truthy();
-        if !is(intern!(py, "is_floating_point"))? && !is(intern!(py, "is_complex"))? {
+        if !has_floats(tensor)? {
             return Ok(None);
         }
         let devices = &self.overflow.devices;
@@ -213,14 +226,34 @@ impl Recorder {
         Ok(Some(measured))
     }
 
-    /// How far values go, after waiting for their numbers. Only for a call with a bad result in ordinary memory: torch has
-    /// waited for that.
-    pub(super) fn wait_for_extent(&self, py: Python<'_>, extent: &Extent) -> PyResult<Reach> {
+    /// What a call shows whose bad result is in ordinary memory, or that set the flag of the device. Its inputs are waited
+    /// for: torch, or the question for the flag, has waited for the device, too.
+    pub(super) fn overflow_of(
+        &self,
+        py: Python<'_>,
+        inputs: &Extent,
+        results: &Extent,
+        is_flagged: bool,
+    ) -> PyResult<Option<Overflow>> {
+        let mut inputs = self.wait_for_extent(py, inputs)?;
+        if !is_flagged {
+            return Ok(Arrived::overflow(inputs, results.here));
+        }
+        // Chips with a flag may saturate: there the largest number is what infinity is elsewhere.
+        if inputs.reach > Reach::InRange {
+            inputs.reach = inputs.reach.max(Reach::Infinite);
+        }
+        let results = self.wait_for_extent(py, results)?;
+        Ok(Arrived::overflow(inputs, results.reach.max(Reach::Infinite)))
+    }
+
+    /// How far values go, after waiting for their numbers.
+    fn wait_for_extent(&self, py: Python<'_>, extent: &Extent) -> PyResult<Arrived> {
         let devices = &self.overflow.devices;
-        if devices.reach_of(extent).is_none() {
+        if devices.arrived(extent).is_none() {
             self.arrivals.wait_for(py, &devices.numbers)?;
         }
-        Ok(devices.reach_of(extent).unwrap_or(extent.here))
+        Ok(devices.arrived(extent).unwrap_or(Arrived { reach: extent.here, is_partial: true }))
     }
 
     /// Adds a call that is judged when its numbers have arrived. Returns the error that ends the run, if an earlier call
@@ -247,7 +280,7 @@ impl Recorder {
 
     /// Judges the calls whose numbers have arrived, in order. An error that ends the run is kept for `end_run`.
     pub(in crate::capture) fn judge_arrived(&self, py: Python<'_>) -> PyResult<()> {
-        match Judging::begin(&self.overflow.devices.is_judged) {
+        match self.overflow.devices.judge.begin() {
             Some(_judging) => self.judge_waiting(py, false),
             None => Ok(()),
         }
@@ -256,16 +289,13 @@ impl Recorder {
     /// Waits for the devices, and judges all calls so far. An error that ends the run is kept for `end_run`.
     pub(in crate::capture) fn judge_all(&self, py: Python<'_>) -> PyResult<()> {
         let devices = &self.overflow.devices;
-        if !self.is_own_process() || devices.waiting().is_empty() {
+        // What this thread is waiting for is not lost: a finalizer that runs meanwhile leaves it to the rest.
+        if !self.is_own_process() || devices.waiting().is_empty() || self.arrivals.are_awaited_here() {
             return Ok(());
         }
         let waited = self.arrivals.wait_for(py, &devices.numbers);
-        let _judging = loop {
-            match Judging::begin(&devices.is_judged) {
-                Some(judging) => break judging,
-                None => py.detach(|| std::thread::sleep(BRIEFLY)),
-            }
-        };
+        // A report of this thread that comes back here is followed by the rest.
+        let Some(_judging) = devices.judge.wait(py) else { return waited };
         self.judge_waiting(py, true)?;
         waited
     }
@@ -275,20 +305,20 @@ impl Recorder {
         loop {
             let mut waiting = devices.waiting();
             let Some(Waiting { call, .. }) = waiting.front() else { break };
-            let mut reaches = (devices.reach_of(&call.inputs), devices.reach_of(&call.results));
+            let mut reaches = (devices.arrived(&call.inputs), devices.arrived(&call.results));
             if are_lost && (reaches.0.is_none() || reaches.1.is_none()) {
                 let lost = call.inputs.there.iter().chain(&call.results.there);
                 lost.filter(|one| devices.reach(one) == AWAITED).for_each(|one| {
                     one.reach.store(LOST, Ordering::Release);
                     self.in_step(call.step, |state| state.ledger.unread(NOT_ARRIVED.to_owned()));
                 });
-                reaches = (devices.reach_of(&call.inputs), devices.reach_of(&call.results));
+                reaches = (devices.arrived(&call.inputs), devices.arrived(&call.results));
             }
             let (Some(inputs), Some(results)) = reaches else { break };
             let front = waiting.pop_front();
             drop(waiting);
             if let Some(front) = front {
-                self.judge(py, &front, Overflow::of(inputs, results))?;
+                self.judge(py, &front, Arrived::overflow(inputs, results.reach))?;
             }
         }
         if devices.waiting().is_empty() {
@@ -309,12 +339,7 @@ impl Recorder {
         let overflow = if is_from_inside { Overflow::InheritedInfinity } else { overflow };
         self.in_step(call.step, |state| {
             let is_news = state.overflows.add(overflow, &call.name);
-            state.ledger.skip(match overflow {
-                _ if is_news => ON_DEVICE,
-                Overflow::InheritedInfinity => PASSED_INFINITY,
-                Overflow::Saturated => SATURATED,
-                Overflow::Born | Overflow::InheritedNan => PASSED_NAN,
-            });
+            state.ledger.skip(if is_news { ON_DEVICE } else { why_left_out(overflow) });
             if is_news {
                 state.note_once(FOUND_LATER);
             }
@@ -354,21 +379,6 @@ impl Recorder {
             stack,
             began_at: None,
         })
-    }
-}
-
-/// While it is alive, no other thread judges: calls are reported in order.
-struct Judging<'a>(&'a AtomicBool);
-
-impl<'a> Judging<'a> {
-    fn begin(is_judged: &'a AtomicBool) -> Option<Judging<'a>> {
-        (!is_judged.swap(true, Ordering::Acquire)).then_some(Judging(is_judged))
-    }
-}
-
-impl Drop for Judging<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }
 

@@ -25,6 +25,7 @@ use ulpscope_capture::{CallStack, DeviceStatistics, Overflow, Plan};
 pub(in crate::capture) use backward::OverflowHook;
 pub(in crate::capture) use calls::check_call;
 
+use crate::capture::lifecycle::failures::Of;
 use crate::capture::recorder::Recorder;
 
 /// Large tensors known to be in range that are remembered before freed ones are removed.
@@ -135,10 +136,12 @@ impl Recorder {
                 self.overflow.is_done.store(is_done, Ordering::Relaxed);
                 Ok(None)
             }
-            Err(error) => {
+            Err(error) if error.is_instance(py, &front.getattr(intern!(py, "overflow_limit_error"))?) => {
                 self.overflow.is_done.store(true, Ordering::Relaxed);
                 Ok(Some(error))
             }
+            // A mistake of ours, or a full disk, is no reason to end the program.
+            Err(error) => self.guarded(py, Of::Beside(call), Err(error)).map(|_: Option<()>| None),
         }
     }
 }

@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use ulpscope_capture::operators::overwrites_first;
 use ulpscope_kernels::{Reach, Survival, Threads, reach, survival};
 use ulpscope_tensor::{DType, View};
@@ -35,6 +35,8 @@ pub(super) struct Found<'py> {
     pub(super) lost: Survival,
     /// Tensors on other devices, which are checked there.
     pub(super) remote: Vec<Bound<'py, PyAny>>,
+    /// Whether there are values that could not be read.
+    pub(super) is_partial: bool,
     /// The first tensor, and whether a gradient can come back to any.
     pub(super) tensors: Vec<Bound<'py, PyAny>>,
 }
@@ -50,7 +52,11 @@ impl Recorder {
         if self.torch.is_plain_tensor(value) {
             return self.look_at_tensor(value, found);
         }
-        if value.is_none() || depth > MAX_DEPTH {
+        if value.is_none() {
+            return Ok(());
+        }
+        if depth > MAX_DEPTH {
+            found.is_partial = true;
             return Ok(());
         }
         if let Ok(items) = value.cast::<PyTuple>() {
@@ -131,11 +137,12 @@ impl Recorder {
         let (_, _, _, _, readable, why): Unusual<'_> = described.extract()?;
         match (readable, why) {
             (Some(readable), _) => self.look_at_elements(py, &Input::of(&readable)?, found),
-            (None, why) => {
-                let unread = |why| self.locked(|state| state.ledger.unread(why));
-                why.map(unread);
+            (None, Some(why)) => {
+                self.locked(|state| state.ledger.unread(why));
+                found.is_partial |= has_floats(tensor)?;
                 Ok(())
             }
+            (None, None) => Ok(()),
         }
     }
 
@@ -237,17 +244,33 @@ impl Recorder {
         Ok(extent)
     }
 
-    /// An input that cannot be read says nothing.
-    fn look_at_input<'py>(&self, argument: &Bound<'py, PyAny>, found: &mut Found<'py>) -> PyResult<()> {
+    /// An input that cannot be read says nothing; that is remembered.
+    pub(super) fn look_at_input<'py>(
+        &self,
+        argument: &Bound<'py, PyAny>,
+        found: &mut Found<'py>,
+    ) -> PyResult<()> {
         match self.look_at(argument, found, 0) {
             Err(error) if !error.is_instance_of::<PyException>(argument.py()) => Err(error),
-            _ => Ok(()),
+            Err(_) => {
+                found.is_partial = true;
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
     }
 }
 
 /// The front's answer for an unusual tensor.
 type Unusual<'py> = (String, String, String, Vec<usize>, Option<Bound<'py, PyAny>>, Option<String>);
+
+/// Whether a tensor's dtype has NaN and infinity.
+pub(super) fn has_floats(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = tensor.py();
+    let dtype = tensor.getattr(intern!(py, "dtype"))?;
+    let is = |what: &Bound<'_, PyString>| dtype.getattr(what)?.is_truthy();
+    Ok(is(intern!(py, "is_floating_point"))? || is(intern!(py, "is_complex"))?)
+}
 
 /// How far a scalar argument goes.
 fn reach_of(number: f64) -> Reach {
