@@ -92,15 +92,12 @@ impl<'py> Input<'py> {
         }
         let dtype = dtype_from_name(&plain.getattr(intern!(py, "dtype"))?.str()?.to_string())?;
         let strides: Vec<isize> = plain.call_method0(intern!(py, "stride"))?.extract()?;
-        let mut layout = Layout {
+        let layout = Layout {
             dtype,
             shape: plain.getattr(intern!(py, "shape"))?.extract()?,
             strides: strides.into_iter().map(|stride| stride * dtype.size() as isize).collect(),
             address: owned_address(&plain, plain.call_method0(intern!(py, "data_ptr"))?.extract()?, dtype)?,
         };
-        if is_cut_off(&plain, &layout)? {
-            layout.address = 0;
-        }
         Ok(Input::Object { owner: plain, layout })
     }
 
@@ -436,12 +433,11 @@ fn exchange_unasked(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
         numbers(tensor.strides).iter().map(|&stride| stride as isize * dtype.size() as isize).collect()
     };
     let address = owned_address(object, tensor.data as usize + tensor.byte_offset as usize, dtype)?;
-    let mut layout = Layout { dtype, shape, strides, address };
-    let has_size = tensor.device.kind == dlpack::CPU || tensor.device.kind == dlpack::CUDA;
-    if has_size && is_cut_off(object, &layout)? {
-        layout.address = 0;
-    }
-    Ok(Some(Exchanged { layout, device: tensor.device, on_cpu: tensor.device.kind == dlpack::CPU }))
+    Ok(Some(Exchanged {
+        layout: Layout { dtype, shape, strides, address },
+        device: tensor.device,
+        on_cpu: tensor.device.kind == dlpack::CPU,
+    }))
 }
 
 /// The address of a tensor's first element, or zero if its storage was freed (`untyped_storage().resize_(0)`, as FSDP
@@ -454,26 +450,6 @@ fn owned_address(object: &Bound<'_, PyAny>, address: usize, dtype: DType) -> PyR
     let Some(offset) = object.getattr_opt(intern!(py, "storage_offset"))? else { return Ok(address) };
     let offset: usize = offset.call0()?.extract()?;
     Ok(if offset.saturating_mul(dtype.size()) == address { 0 } else { address })
-}
-
-/// Whether elements of a torch tensor are beyond the end of its storage, which was made smaller since
-/// (`untyped_storage().resize_(n)`). They must not be read.
-fn is_cut_off(object: &Bound<'_, PyAny>, layout: &Layout) -> PyResult<bool> {
-    if layout.address == 0 || layout.shape.contains(&0) {
-        return Ok(false);
-    }
-    let py = object.py();
-    let Some(storage) = object.getattr_opt(intern!(py, "untyped_storage"))? else { return Ok(false) };
-    // A class that wraps other tensors has no storage to ask.
-    let Ok(storage) = storage.call0() else { return Ok(false) };
-    let size: usize = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
-    let offset: usize = object.call_method0(intern!(py, "storage_offset"))?.extract()?;
-    let (_, length) = layout.extent()?;
-    if offset.saturating_mul(layout.dtype.size()).saturating_add(length) <= size {
-        return Ok(false);
-    }
-    // Memory of others, which torch cannot resize, may have no size there.
-    storage.call_method0(intern!(py, "resizable"))?.is_truthy()
 }
 
 /// Whether a conjugation or negation of the elements is pending. Torch applies it on reading, and its exchange table
