@@ -29,7 +29,7 @@ class Check:
         rank: Numbers | None = None,
         white_list: Iterable[str] = (),
         black_list: Iterable[str] = (),
-        modules: Iterable[ModuleName] = (),
+        modules: Iterable[ModuleName] | ModuleName = (),
         collectives: bool = False,
         device: str | None = None,
         standard: Literal["native", "msprobe"] = "native",
@@ -48,7 +48,7 @@ class Check:
         ``white_list`` and ``black_list`` select by names such as "linear" or "Functional.linear".
         ``modules`` are modules whose calls are made again, too: ``"package:Class"``, a function that returns
         one, or a model, with parameters from the dump. With ``collectives``, those of a dump of several ranks
-        are made again by a gloo process for each rank.
+        are made again by a gloo process for each rank. A single name or module needs no list.
 
         ``output`` is the folder for ``accuracy_checking_result_{timestamp}.csv`` and
         ``accuracy_checking_details_{timestamp}.csv``; with ``repro``, each failing call gets a script there.
@@ -66,12 +66,12 @@ class Check:
             Path(dump),
             step,
             rank,
-            tuple(white_list),
-            tuple(black_list),
+            _several(white_list),
+            _several(black_list),
             ReplaySettings(device, standard, seed),
             None if output is None else Path(output),
             repro,
-            tuple(modules),
+            _several(modules),
             collectives,
         )
         return checking.run(request, jobs, resume, lambda done, of, call: None)
@@ -127,6 +127,11 @@ class Check:
         from ulpscope._perturbation.significance import measure
 
         return measure(program, samples, seed)
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    """One value, or several. Some models can be iterated, but a model is one value."""
+    return (given,) if isinstance(given, str) or callable(given) else tuple(given)
 
 
 check = Check()

@@ -93,10 +93,10 @@ class Collectives:
                 wanted.append(together)
         members = sorted(numbers)
         results = _run(dump, step, members, wanted)
-        for rank in members:
-            calls = [part.found for one in wanted for part in one.parts if part.rank == rank]
-            for found, result in zip(calls, results[rank], strict=True):
-                self._add(numbers[rank], found, result)
+        for member in members:
+            calls = [part.found for one in wanted for part in one.parts if part.rank == member]
+            for found, result in zip(calls, results[member], strict=True):
+                self._add(numbers[member], found, result)
 
     def _skip(self, ranks: list[DumpRank], reason: str) -> None:
         for rank in ranks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # How many failing and skipped calls are listed on the terminal; the files have all.
 _LISTED = 20
+# Of a command that Ctrl-C ended: 128, and the number of the signal.
+_INTERRUPTED = 130
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -24,6 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = flags.parser()
     options = parser.parse_args(arguments)
     if options.forward or options.backward:
+        _refuse_others(parser, options)
         from ulpscope._replay.overflow_replay import run_overflow_check
 
         return run_overflow_check(options.forward, options.backward)
@@ -34,6 +38,25 @@ def run(arguments: Sequence[str]) -> int:
     except (OSError, ValueError, ImportError) as error:
         print(f"ulpscope check: error: {shown(str(error))}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        if options.output is None:
+            advice = "with -o DIR, a check can be continued"
+        else:
+            advice = "the same command with --resume continues"
+        print(f"ulpscope check: interrupted; {advice}", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _refuse_others(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """An overflow check has no other options: none of them is ignored silently."""
+    given = [
+        name
+        for name, value in vars(options).items()
+        if name not in ("forward", "backward") and value != parser.get_default(name)
+    ]
+    if given:
+        shown_names = ["DUMP" if name == "dump" else f"--{name.replace('_', '-')}" for name in given]
+        parser.error(f"-forward and -backward cannot be combined with {', '.join(shown_names)}")
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -65,9 +88,11 @@ def _check(options: argparse.Namespace) -> int:
         options.collectives,
     )
     progress = _Progress(not options.json)
-    result = jobs.run(request, options.jobs, options.resume, progress.report)
-    progress.end()
-    print(result.to_json() if options.json else _summary(result))
+    try:
+        result = jobs.run(request, options.jobs, options.resume, progress.report)
+    finally:
+        progress.end()
+    say(result.to_json() if options.json else _summary(result))
     for note in result.notes:
         print(f"note: {shown(note)}", file=sys.stderr)
     for problem in result.problems:
@@ -109,7 +134,7 @@ def _lists(options: argparse.Namespace) -> tuple[list[str], list[str]]:
     """The lists of the flags, and those of a config.json."""
     white, black = list(options.white_list), list(options.black_list)
     if options.config is not None:
-        given = json.loads(Path(options.config).read_text(encoding="utf-8"))
+        given = read_object(options.config, 'an object with "run_ut" or "acc_check"')
         task = next((given[key] for key in ("run_ut", "acc_check") if isinstance(given.get(key), dict)), None)
         if task is None:
             raise ValueError(f'{options.config}: expected an object "run_ut" or "acc_check"')
@@ -123,6 +148,17 @@ def _lists(options: argparse.Namespace) -> tuple[list[str], list[str]]:
     return white, black
 
 
+def read_object(path: str, expected: str) -> dict[str, Any]:
+    """The object in a JSON file. Errors name the file and what was ``expected``."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON file: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected {expected}")
+    return value
+
+
 def _summary(result: CheckResult) -> str:
     counts = result.counts()
     total = len(result.calls)
@@ -130,6 +166,11 @@ def _summary(result: CheckResult) -> str:
         f"{total} calls: {counts['pass']} pass, {counts['warning']} doubtful, {counts['error']} wrong, "
         f"{counts['SKIP']} not replayed"
     ]
+    if result.judged_here:
+        lines.append(
+            f"{result.judged_here} of them: judged is what this machine computes now, not the recorded run "
+            "(the elements of inputs or results are not in the dump: inputs are drawn from statistics)"
+        )
     for title, calls in (("wrong", result.failed), ("not replayed", result.skipped)):
         if calls:
             lines += ["", f"{title}:", *(_line(call) for call in calls[:_LISTED])]
@@ -146,6 +187,15 @@ def _line(call: CheckedCall) -> str:
     if call.no_repro:
         repro = f"\n    no repro: {shown(call.no_repro)}"
     return f"  {place}{shown(call.call)}: {shown(call.message)}{repro}"
+
+
+def say(text: str) -> None:
+    """Prints to standard output; a reader that wants no more, such as ``head``, is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python writes what is left when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def shown(text: str) -> str:

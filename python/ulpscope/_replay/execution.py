@@ -123,7 +123,7 @@ class Execution:
                 failures.append(error)
                 continue
             results = list(leaves(args[0] if self.function.returns_its_argument else result))
-            if self.chosen is None and not self._fits(results):
+            if self.chosen is None and not self._fits(results) and not self._is_wrong_shape(results):
                 failures.append(ValueError("its results have different shapes than the recorded ones"))
                 continue
             self.chosen = (function, index_as)
@@ -146,6 +146,25 @@ class Execution:
         return not self._shapes or (
             len(found) == len(self._shapes)
             and all(shape is None or one == shape for one, shape in zip(found, self._shapes, strict=True))
+        )
+
+    def _is_wrong_shape(self, results: list[Any]) -> bool:
+        """Whether no other call than this explains what was recorded: then its shape is the wrong one.
+
+        Further results may be workspaces, whose sizes depend on the kernel, and so may be empty ones. A
+        module may have been constructed with different arguments, and a counterpart of ours may return more.
+        """
+        first = self._shapes[0]
+        return (
+            not (self._arguments.is_drawn or self.function.indexes)
+            and self.function.is_of_torch
+            and len(self.function.candidates) == 1
+            and len(results) == len(self._shapes)
+            and first is not None
+            and 0 not in first
+            and isinstance(results[0], torch.Tensor)
+            and results[0].numel() > 0
+            and results[0].shape != first
         )
 
     def _backward(

@@ -46,6 +46,11 @@ class ReplayFunction(NamedTuple):
         return self.prefix == "Module"
 
     @property
+    def is_of_torch(self) -> bool:
+        """Whether it is the very function that was called, and no module or counterpart of ours."""
+        return self.prefix not in ("Module", "NPU")
+
+    @property
     def indexes(self) -> bool:
         """Whether its second argument is an index, in which lists and tuples differ."""
         return self.name in ("__getitem__", "__setitem__")
@@ -66,6 +71,8 @@ def function_of(base: str) -> ReplayFunction:
     if returns_blank(name):
         raise NotReplayableError("its result is uninitialised memory")
     if not any(name in listed for listed in _lists(prefix)):
+        if _draws(name):
+            raise NotReplayableError("it draws random numbers")
         raise NotReplayableError(
             f"{name} is not in the table of functions that are called; see docs/check.md"
         )
@@ -73,6 +80,15 @@ def function_of(base: str) -> ReplayFunction:
     if not found:
         raise NotReplayableError(f"torch {torch.__version__} has no {base}")
     return ReplayFunction(prefix, name, found)
+
+
+def _draws(name: str) -> bool:
+    """Whether torch says that an operator of this name draws random numbers. Nothing is called."""
+    if name.startswith("_") or not name.isidentifier():
+        return False
+    operator: Any = getattr(torch.ops.aten, name, None)
+    overloads = operator.overloads() if hasattr(operator, "overloads") else []
+    return any(torch.Tag.nondeterministic_seeded in getattr(operator, one).tags for one in overloads)
 
 
 _PREFIXES = ("Tensor", "Torch", "Functional", "VF", "Aten", "NPU")

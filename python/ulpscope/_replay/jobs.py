@@ -7,10 +7,14 @@ Each finished call is a line of the progress file, so that a check that was inte
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import multiprocessing
 import re
+import signal
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 PROGRESS_FILE = "check_progress.jsonl"
 # Characters of the name of a script, before its suffix.
 MAX_NAME = 120
+# Names in a message.
+_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,16 @@ class Checker:
                 if self._request.wants(found) and is_named:
                     yield number, found
 
+    def why_none(self) -> str:
+        """Why no call is wanted, with names that could be."""
+        from ulpscope._replay.dump_calls import calls_of
+
+        names = dict.fromkeys(found.api for rank in self.ranks for found in calls_of(rank))
+        if not names:
+            return f"{self._request.dump} has no forward calls"
+        known = ", ".join([*itertools.islice(names, _NAMED), *(["…"] if len(names) > _NAMED else [])])
+        return f"the white list and the black list leave no call; the dump has: {known}"
+
     def check(self, place: tuple[int, RecordedCall]) -> CheckedCall:
         """Replays one call. Whatever goes wrong with it is its own result."""
         from ulpscope._replay.arguments import UnreadableError
@@ -146,6 +162,8 @@ def run(
     places = list(checker.places())
     done = _read_progress(request) if resume else {}
     result = CheckResult(problems=list(checker.problems), notes=checker.notes())
+    if not places:
+        result.notes.append(checker.why_none())
     with _Progress(request, done) as progress:
         if request.collectives:
             for made in _collectives(checker, request, places, done):
@@ -208,8 +226,23 @@ def _checked(checker: Checker, request: Request, pending: list[Any], processes: 
         return
     # A fork of a process with threads, as torch has them, may wait for ever.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, _start_worker, (request,)) as pool:
+    with _no_interrupts():
+        started = context.Pool(processes, _start_worker, (request,))
+    with started as pool:
         yield from pool.imap(_work, pending, chunksize=max(1, min(16, len(pending) // (4 * processes))))
+
+
+@contextlib.contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Processes that are started here ignore Ctrl-C: this one ends them, without a traceback of each."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _worker: Checker | None = None

@@ -9,7 +9,6 @@ verdict.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ import torch
 
 from ulpscope._files import load
 from ulpscope._replay.arguments import DTYPES, ArgumentTensor, Rebuilt, Slot
-from ulpscope._replay.command import shown
+from ulpscope._replay.command import read_object, say, shown
 from ulpscope._replay.execution import Execution, Outcome, Way, raised
 from ulpscope._replay.functions import NotReplayableError, function_of
 
@@ -44,8 +43,11 @@ def run_overflow_check(forward: str | None, backward: str | None) -> int:
         return 2
     try:
         calls, gradients = _read(forward), _read(backward) if backward else {}
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         print(f"ulpscope check: error: {shown(str(error))}", file=sys.stderr)
+        return 2
+    if not calls and not gradients:
+        print(f"ulpscope check: error: {shown(forward)} has no calls", file=sys.stderr)
         return 2
     code = 0
     stacks = _stacks(Path(forward))
@@ -54,7 +56,7 @@ def run_overflow_check(forward: str | None, backward: str | None) -> int:
         try:
             verdicts = _verdicts(name, calls, _gradients_for(gradients, name), Path(forward).parent)
         except MemoryError:
-            print(f"The {shown(name)} overflow could not be replayed: there is not enough memory for it")
+            say(f"The {shown(name)} overflow could not be replayed: there is not enough memory for it")
             code = code or 2
             continue
         except (
@@ -66,13 +68,13 @@ def run_overflow_check(forward: str | None, backward: str | None) -> int:
             LookupError,
             OSError,
         ) as error:
-            print(f"The {shown(name)} overflow could not be replayed: {shown(str(error))}")
+            say(f"The {shown(name)} overflow could not be replayed: {shown(str(error))}")
             code = code or 2
             continue
         for called, verdict in verdicts:
-            print(_sentence(shown(called), verdict))
+            say(_sentence(shown(called), verdict))
             for line in stacks.get(_key(called), []):
-                print(f"    {shown(line)}")
+                say(f"    {shown(line)}")
             if verdict == "abnormal":
                 code = 1
     return code
@@ -141,7 +143,7 @@ def _stacks(forward: Path) -> dict[tuple[str, bool], list[str]]:
         return {}
     try:
         found = _read(str(path))
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         print(f"ulpscope check: warning: {shown(str(error))}", file=sys.stderr)
         return {}
     return {
@@ -152,10 +154,7 @@ def _stacks(forward: Path) -> dict[tuple[str, bool], list[str]]:
 
 
 def _read(path: str) -> dict[str, Any]:
-    value = json.loads(Path(path).read_text(encoding="utf-8"))
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: expected an object of calls")
-    return value
+    return read_object(path, "an object of calls")
 
 
 def _forward_of(name: str) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ulpscope._replay.replay import Replayed, ReplaySettings
 
 OWN_TOOL = "Ulpscope"
+# Tools that record all arguments, except with task structure.
+_WITH_ARGUMENTS = (OWN_TOOL, "msprobe")
 # What torch and the reader raise on arguments that do not fit.
 ERRORS = (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, OSError)
 
@@ -36,16 +38,21 @@ class RankReplay:
     def judged(self, found: RecordedCall, known: Replay | None = None) -> tuple[Replay, Replayed]:
         """Makes a call again as each of what it may be, until it is right as one of them.
 
-        It is wrong if it is wrong as all of them: one that cannot be made again may have been the right one.
+        It is wrong if it is wrong as all of them; then the one that differs least counts. A module that
+        cannot be made again may have been the right one; a function that refuses the arguments was not.
         ``known`` is a replay whose results are used again if it had the same arguments.
         """
         forward = self.rank.call(found.forward)
         if forward is None:
-            raise NotReplayableError(f"{self.rank.tool} does not record all arguments of a call")
+            raise NotReplayableError(
+                "the dump has no arguments, as with task structure: record with task tensor or statistics"
+                if self.rank.tool in _WITH_ARGUMENTS
+                else f"{self.rank.tool} does not record all arguments of a call"
+            )
         backward = None if found.backward is None else self.rank.call(found.backward)
         # Other tools record what one autograd node returns; of a module they record gradients of arguments.
         of_node = self.rank.tool != OWN_TOOL and not found.is_module
-        failed: tuple[Replay, Replayed] | None = None
+        others: list[tuple[Replay, Replayed]] = []
         reason: NotReplayableError | None = None
         for function, state in self._functions(found, forward):
             try:
@@ -60,19 +67,26 @@ class RankReplay:
             except NotReplayableError as error:
                 reason = reason or error
                 continue
-            if not replayed.has_failed:
+            if not replayed.is_doubtful:
                 return replay, replayed
-            failed = failed or (replay, replayed)
-        if reason is not None or failed is None:
+            others.append((replay, replayed))
+        best = min(others, key=lambda one: one[1].badness, default=None)
+        if best is None or (reason is not None and found.is_module and best[1].has_failed):
             raise reason or NotReplayableError("nothing makes it again")
-        return failed
+        return best
 
     def _functions(
         self, found: RecordedCall, forward: DumpCall
     ) -> Iterator[tuple[ReplayFunction, RecordedState | None]]:
-        """What may have made a call. A dump does not say whether a module was training: it may be both."""
+        """What may have made a call.
+
+        A dump does not tell ``torch.svd`` from ``torch.linalg.svd``, whose results may have the same shapes.
+        It does not say whether a module was training either.
+        """
         if not found.is_module or not found.base.startswith("Module."):
-            yield function_of(found.base), None
+            function = function_of(found.base)
+            for candidate in function.candidates:
+                yield function._replace(candidates=(candidate,)), None
             return
         shapes = {name: tuple(one.shape or ()) for name, one in forward.parameters.items() if one is not None}
         made = self._modules.module(found.base, shapes)

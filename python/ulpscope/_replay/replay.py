@@ -70,6 +70,17 @@ class Replayed:
         return "error" in (self.status("forward"), self.status("backward"))
 
     @property
+    def is_doubtful(self) -> bool:
+        """Whether a result or a gradient is wrong or doubtful."""
+        return bool({"error", "warning"} & {self.status("forward"), self.status("backward")})
+
+    @property
+    def badness(self) -> tuple[int, float]:
+        """For sorting: the worst status, and the largest error by what rounding explains."""
+        worst = max(_ORDER.index(self.status(one).replace("SKIP", "")) for one in ("forward", "backward"))
+        return worst, max((tensor.ratio for tensor in self.tensors), default=0.0)
+
+    @property
     def message(self) -> str:
         """Why it is not a pass: the first tensor that is not."""
         worst = [tensor for tensor in self.tensors if tensor.status in ("error", "warning")]
@@ -147,6 +158,7 @@ class Replay:
         self._peer: Outcome | None = None
         self._remark = ""
         self.backward_reason = ""
+        self.is_narrowed = False
 
     def reference(self) -> tuple[Outcome, torch.dtype]:
         """The call in raised precision."""
@@ -381,8 +393,39 @@ class Replay:
                 yield CheckedTensor(name, "error", message, judged, ratio=math.inf)
             elif not one.numel():
                 yield CheckedTensor(name, "pass", "it has no elements", judged)
+            elif (
+                narrowed := self._narrowed(number) if judged == "recorded" and direction == "forward" else ""
+            ):
+                yield CheckedTensor(name, "error", narrowed, judged, ratio=math.inf)
             else:
                 yield self._tensor(name, direction, number, one, other, judged)
+
+    def _narrowed(self, number: int) -> str:
+        """What is wrong with the dtype of a recorded result: it has fewer bits than this call returns.
+
+        Autocast explains fewer bits of contractions, and more bits of anything. Without a tensor of floats,
+        the default dtype of the program decides.
+        """
+        recorded = self._recorded[number]
+        dtype = DTYPES.get(recorded.dtype) if isinstance(recorded, DumpTensor) else None
+        given = {one.recorded.dtype for one in self.arguments.tensors}
+        floats = {name for name in given if name in DTYPES and DTYPES[name].is_floating_point}
+        is_explained = self.of_node or self._settings.autocast is not None or self.function.name in AUTOCAST
+        is_plain = not floats or dtype is None or not dtype.is_floating_point or floats == {recorded.dtype}
+        if is_explained or is_plain or not self.function.is_of_torch or self._remark:
+            return ""
+        try:
+            if self._peer is None:
+                self._peer = self._run(Way())
+        except (NotReplayableError, RuntimeError, NotImplementedError):
+            return ""
+        peer = _part(self._peer, "forward", number)
+        if dtype is None or peer is None or not peer.is_floating_point():
+            return ""
+        if dtype.itemsize >= peer.dtype.itemsize:
+            return ""
+        self.is_narrowed = True
+        return f"dtype {recorded.dtype}, expected {peer.dtype}"
 
     def _name_of(self, direction: str, number: int) -> str:
         if direction == "backward" and number in self._parameters:

@@ -40,6 +40,8 @@ def write_repro(folder: Path, file_name: str, replay: Replay, replayed: Replayed
         raise NotReplayableError("the call draws random numbers, which a script would draw anew")
     if function.prefix not in _SPACES and not function.is_module:
         raise NotReplayableError("it is no function of torch; the check computed it by its formula")
+    if replay.is_narrowed:
+        raise NotReplayableError("its dtype is wrong, which a call in raised precision does not show")
     failed = [one for one in replayed.tensors if one.status == "error"]
     tensors, checks = _tensors(replay, failed), [_check(replay, one) for one in failed]
     devices = sorted({whose for _, whose, _, _ in checks if whose != "recorded"})
@@ -129,7 +131,7 @@ def _call(replay: Replay) -> tuple[str, str]:
             f"torch.func.functional_call(module, {state}, ({positional}), {_text(keyword)})",
         )
     space = _SPACES[function.prefix]
-    if chosen is not function.candidates[0]:
+    if function.prefix == "Torch" and chosen is getattr(torch.linalg, function.name, None):
         space = "torch.linalg"
     arguments = [_text(value) for value in replay.arguments.positional]
     if index_as is tuple and len(arguments) > 1 and isinstance(replay.arguments.positional[1], list):

@@ -15,6 +15,7 @@ from ulpscope._core import detail_columns, write_sheet
 
 RESULT_COLUMNS = ("API name", "Forward Test Success", "Backward Test Success", "Message")
 FAILED = "error"
+RECORDED = "recorded"
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,20 @@ class CheckResult:
         found = Counter(_word(call) for call in self.calls)
         return {word: found[word] for word in ("pass", "warning", "error", "SKIP")}
 
+    @property
+    def judged_here(self) -> int:
+        """How many calls have only results that were computed now: their inputs or results are not recorded.
+
+        They say nothing of what the recorded run computed.
+        """
+        judged = [{tensor.judged for tensor in call.tensors} for call in self.calls]
+        return sum(bool(one) and RECORDED not in one for one in judged)
+
     def to_json(self) -> str:
         """Everything, as JSON text."""
         document = {
             "counts": self.counts(),
+            "judged_here": self.judged_here,
             "calls": [dataclasses.asdict(call) for call in self.calls],
             "problems": self.problems,
             "notes": self.notes,
