@@ -18,7 +18,7 @@ STUB = Path(ulpscope.__file__).with_name("_core.pyi")
 
 # Members of public objects, without those that Python or their base class gives them.
 MEMBERS = {
-    "CheckResult": {"counts", "exit_code", "failed", "skipped", "to_json", "write"},
+    "CheckResult": {"counts", "exit_code", "failed", "judged_here", "skipped", "to_json", "write"},
     "CheckedCall": {"failed", "no_repro", "place", "repro", "skipped", "tensors", "unread"},
     "CheckedTensor": {"by_standard", "error", "floor", "limits", "measured", "ratio", "row", "standard"},
     "Capture": {
