@@ -207,10 +207,11 @@ fn state_of(rank: &Rank, call: usize, entries: &[Entry], problems: &mut Problems
             state.made = if ignores_results { state.made } else { state.made.and(kinds) };
             continue;
         }
-        state.given = state.given.and(kinds);
         if kinds.nan && matches!(entry.content, Content::Scalar { .. }) {
             scalars.push(entry.name.clone());
+            continue;
         }
+        state.given = state.given.and(kinds);
         if let Content::Tensor(tensor) = &entry.content
             && let Some(source) = &tensor.source
         {
@@ -228,7 +229,8 @@ fn state_of(rank: &Rank, call: usize, entries: &[Entry], problems: &mut Problems
         }
     }
     // A scalar that is not used (`nan_to_num`, or a mask without elements) is no origin.
-    if state.made.nan {
+    if state.made.nan && !scalars.is_empty() {
+        state.given = state.given.and(NonFiniteKinds::NAN);
         state.outside.extend(scalars);
     }
     state
