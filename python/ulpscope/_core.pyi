@@ -632,6 +632,9 @@ class DumpTensor:
     def is_blank(self) -> bool:
         """Whether it is uninitialised memory."""
     @property
+    def is_changed(self) -> bool:
+        """Whether its call had changed it before it was recorded."""
+    @property
     def has_data(self) -> bool:
         """Whether its elements are in the dump."""
     def statistics(self) -> dict[str, Any]:

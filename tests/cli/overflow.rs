@@ -469,3 +469,130 @@ fn dumps_of_ptdbg_and_torch_npu_hooks_are_read() {
     assert!(ran.out.contains("Torch.log.0.forward returns NaN from finite inputs"), "{}", ran.out);
     assert_eq!(ran.out.lines().filter(|line| line.contains("returns")).count(), 1, "{}", ran.out);
 }
+
+#[test]
+fn an_argument_recorded_after_its_call_says_nothing_of_its_inputs() {
+    let place = Workspace::new();
+    let infinite = infinite();
+    let changed = infinite.replace('}', r#", "changed": true}"#);
+    put(&place, "step0/rank0", &[("Tensor.mul_.0.forward", call(&[&changed], "", &[&infinite]))]);
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (
+            1,
+            "step 0, rank0: Tensor.mul_.0.forward returns infinity; the input that it changes in place was recorded \
+             after the call\n"
+        )
+    );
+}
+
+#[test]
+fn a_scalar_with_nan_is_an_origin_if_it_is_used() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let scalar = r#"{"type": "float", "value": NaN}"#;
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Tensor.masked_fill.0.forward", call(&[&finite, scalar], "", &[&finite])),
+            ("Tensor.mul.0.forward", call(&[&finite, scalar], "", &[&nan])),
+        ],
+    );
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (1, "step 0, rank0: Tensor.mul.0.forward gets NaN from outside: Tensor.mul.0.forward.input.1\n")
+    );
+}
+
+#[test]
+fn memory_that_something_unrecorded_changed_is_an_origin() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let later = nan_from("Torch.relu.0.forward.output.0");
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Torch.relu.0.forward", call(&[&finite], "", &[&finite])),
+            ("Torch.exp.0.forward", call(&[&later], "", &[&nan])),
+            ("Torch.neg.0.forward", call(&[&later], "", &[&nan])),
+            ("Torch.abs.0.forward", call(&[&nan_from("Torch.exp.0.forward.output.0")], "", &[&nan])),
+        ],
+    );
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (
+            1,
+            "step 0, rank0: Torch.exp.0.forward gets NaN in Torch.relu.0.forward.output.0: its memory was changed by \
+             something that was not recorded\n"
+        )
+    );
+}
+
+#[test]
+fn a_dump_without_numbers_or_calls_is_refused() {
+    let place = Workspace::new();
+    let bare = r#"{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3]}"#;
+    put(&place, "step0/rank0", &[("Torch.relu.0.forward", call(&[bare], "", &[bare]))]);
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("have no numbers"), "{}", ran.err);
+    put(&place, "step0/rank0", &[]);
+    let ran = place.run(&["overflow", "d"]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("no calls"), "{}", ran.err);
+}
+
+#[test]
+fn what_an_optimizer_does_with_bad_gradients_is_no_origin() {
+    let place = Workspace::new();
+    let (finite, nan) = (finite(), nan());
+    let update = call(&[&finite, &nan_from("gradient:weight")], "", &[&nan]);
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Torch.sqrt.0.forward", call(&[&finite], "", &[&finite])),
+            ("Torch.sqrt.0.backward", format!(r#"{{"input": [{finite}], "output": [{nan}]}}"#)),
+            ("Tensor.add_.0.forward", update.clone()),
+        ],
+    );
+    let next = call(&[&finite, &nan_from("parameter:weight")], "", &[&nan]);
+    put(&place, "step1/rank0", &[("Functional.linear.0.forward", next)]);
+    let found = origins(&place.run(&["overflow", "d", "--json"]).json());
+    let calls: Vec<&str> = found.iter().map(|(_, call, _)| call.as_str()).collect();
+    assert_eq!(calls, ["Torch.sqrt.0.backward"]);
+    // Without a backward call that made it, the gradient is where it was first seen.
+    put(&place, "step0/rank0", &[("Tensor.add_.0.forward", update)]);
+    assert!(place.run(&["overflow", "d"]).out.contains("from outside: gradient:weight"));
+}
+
+#[test]
+fn a_collective_with_infinity_of_its_own_receives_nan() {
+    let place = Workspace::new();
+    let (finite, infinite, nan) = (finite(), infinite(), nan());
+    let reduce = |given: &str| call(&[given], "", &[&nan]);
+    put(
+        &place,
+        "step0/rank0",
+        &[
+            ("Torch.exp.0.forward", call(&[&finite], "", &[&infinite])),
+            ("Distributed.all_reduce.0.forward", reduce(&infinite)),
+        ],
+    );
+    put(
+        &place,
+        "step0/rank1",
+        &[
+            ("Torch.log.0.forward", call(&[&finite], "", &[&nan])),
+            ("Distributed.all_reduce.0.forward", reduce(&nan)),
+        ],
+    );
+    let found = origins(&place.run(&["overflow", "d", "--json"]).json());
+    let calls: Vec<&str> = found.iter().map(|(_, call, _)| call.as_str()).collect();
+    assert_eq!(calls, ["Torch.exp.0.forward", "Torch.log.0.forward"]);
+}

@@ -95,6 +95,8 @@ pub struct TensorEntry {
     pub recompute: bool,
     /// Whether Ulpscope found uninitialised memory, and therefore recorded no numbers.
     pub is_blank: bool,
+    /// Whether its call had changed it before it was recorded: it is not what the call was given.
+    pub is_changed: bool,
     /// The other statistics of [`ulpscope_kernels::RECORDED`] as written, in their order. Empty if the tool does
     /// not record them, or if all elements are finite.
     pub further: Vec<(&'static Statistic, Json)>,
@@ -161,6 +163,7 @@ impl TensorEntry {
             source: None,
             recompute: false,
             is_blank: false,
+            is_changed: false,
             further: Vec::new(),
         }
     }

@@ -431,6 +431,7 @@ pub(crate) fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
         source: tensor.get("source").and_then(Json::as_str).map(str::to_owned),
         recompute: matches!(tensor.get("is_recompute"), Some(Json::Bool(true))),
         is_blank: matches!(tensor.get("blank"), Some(Json::Bool(true))),
+        is_changed: matches!(tensor.get("changed"), Some(Json::Bool(true))),
         further: further(tensor),
     }
 }

@@ -245,6 +245,12 @@ impl DumpTensor {
         self.entry.is_blank
     }
 
+    /// Whether its call had changed it before it was recorded.
+    #[getter]
+    fn is_changed(&self) -> bool {
+        self.entry.is_changed
+    }
+
     /// Whether its elements are in the dump.
     #[getter]
     fn has_data(&self) -> bool {

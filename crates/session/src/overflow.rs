@@ -47,11 +47,19 @@ pub fn anomaly_lines(origin: &NonFiniteOrigin) -> Vec<String> {
     let (call, what) = (&origin.call, origin.what);
     let sentence = match &origin.kind {
         OriginKind::Made => format!("{call} returns {what} from finite inputs"),
+        OriginKind::MadeInPlace => {
+            format!("{call} returns {what}; the input that it changes in place was recorded after the call")
+        }
         OriginKind::NanOfInfinities => {
             format!("{call} returns NaN, and its inputs have infinities and no NaN")
         }
         OriginKind::Outside(source) => format!("{call} gets {what} from outside: {source}"),
         OriginKind::Unrecorded => format!("{call} gets {what}, which no recorded call returned"),
+        OriginKind::ChangedMemory(source) => {
+            format!(
+                "{call} gets {what} in {source}: its memory was changed by something that was not recorded"
+            )
+        }
     };
     let mut lines = vec![format!("{place}{sentence}")];
     if origin.path.len() > 1 {

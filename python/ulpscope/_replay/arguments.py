@@ -165,6 +165,8 @@ class Rebuilder:
             raise NotReplayableError(f"{place} is a {recorded.class_name}")
         if recorded.is_blank:
             raise NotReplayableError(f"{place} is uninitialised memory")
+        if recorded.is_changed:
+            raise NotReplayableError("an argument was recorded after the call changed it")
         found = loaded(recorded, place)
         if found is not None:
             return ArgumentTensor(recorded, laid_out(found, recorded.strides), False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +185,26 @@ def test_a_call_that_changes_its_argument(
         damaged = torch.full((2,), float("inf"))
         found = Checked(tmp_path / "inherited", lambda: change(torch.ones(2), damaged))
         assert (found.overflows, found.names) == ([], [])
+
+
+def test_an_argument_that_was_changed_is_marked(tmp_path: Path) -> None:
+    """Its recorded value is that after the call: the call is still an origin, and is not replayed."""
+    x = torch.full((3,), 300.0, dtype=torch.float16)
+    found = Checked(tmp_path, lambda: x.mul_(torch.full((3,), 300.0, dtype=torch.float16)))
+    (call,) = found.calls.values()
+    changed, other = call["input_args"]
+    assert changed["changed"] is True
+    assert "changed" not in other
+    assert "changed" not in call["output"][0]
+    named = run_command("overflow", str(tmp_path))
+    assert (named.returncode, "Tensor.mul_.0.forward returns infinity" in named.stdout) == (1, True)
+    checked = run_command("check", str(tmp_path), "-o", str(tmp_path / "out"))
+    assert "an argument was recorded after the call changed it" in checked.stdout + checked.stderr
+
+
+def run_command(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ulpscope", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_assigning_to_a_part(tmp_path: Path) -> None:

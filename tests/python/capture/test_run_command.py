@@ -372,6 +372,11 @@ def test_without_torch_no_folder_is_left(tmp_path: Path) -> None:
         (("--step", "0"), "", "no call of torch was seen"),
         (("--step", "5-7"), "torch.ones(2) + 1", "step 5 was not reached"),
         (("--rank", "1"), "torch.ones(2) + 1", "rank 0 is not selected"),
+        (
+            ("--task", "overflow_check"),
+            "torch.ones(2) + 1",
+            "overflow_check: no call returned NaN or infinity that its inputs do not have",
+        ),
     ],
 )
 def test_where_nothing_was_recorded_no_folder_is_left(
@@ -421,3 +426,22 @@ def test_help_lists_every_flag(tmp_path: Path) -> None:
     flags = ["level", "task", "step", "rank", "list", "scope", "data-mode", "digest", "format", "max-bytes"]
     for flag in [*flags, "max-calls", "strict", "config"]:
         assert f"--{flag} " in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "body", "said"),
+    [
+        (("--would-overflow", "float16"), "torch.full((2,), 1e9) + 1", "would_overflow.csv"),
+        ((), "torch.full((2,), float('nan')) + 1", "passed NaN on"),
+    ],
+)
+def test_a_check_without_overflow_says_what_it_left(
+    tmp_path: Path, flags: tuple[str, ...], body: str, said: str
+) -> None:
+    script(tmp_path, f"import torch\n{body}\n")
+    ran = python(
+        tmp_path, "-m", "ulpscope", "run", "--task", "overflow_check", "--dump-path", "d", *flags, "train.py"
+    )
+    assert "no call returned NaN or infinity that its inputs do not have" in ran.stderr
+    assert said in ran.stderr
+    assert "the dump is in" not in ran.stderr

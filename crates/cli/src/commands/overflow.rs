@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use ulpscope_compare::overflow::{device_overflows, non_finite_origins};
 use ulpscope_dump::{Dump, Select};
 use ulpscope_session::{
@@ -50,9 +50,20 @@ impl Overflow {
         let mut problems = dump.problems.clone();
         let mut notes = dump.notes.clone();
         let whole = notes.len();
-        let origins = non_finite_origins(&dump, &mut notes, &mut problems);
+        let search = non_finite_origins(&dump, &mut notes, &mut problems);
+        let origins = search.origins;
         let is_whole = notes.len() == whole && problems.is_empty();
         let detected = device_overflows(&dump, &mut problems);
+        if search.measured == 0 && detected.is_empty() && origins.is_empty() && problems.is_empty() {
+            let path = self.dump.display();
+            match search.calls {
+                0 => bail!("{path} has no calls, so nothing can be said of NaN and infinity"),
+                _ => bail!(
+                    "the calls in {path} have no numbers, so nothing can be said of NaN and infinity: record with \
+                     task statistics, tensor or overflow_check"
+                ),
+            }
+        }
         let mut document = anomaly_document(&origins);
         if !detected.is_empty() {
             document[DEVICE_OVERFLOWS] = device_overflow_list(&detected);

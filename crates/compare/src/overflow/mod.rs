@@ -66,12 +66,16 @@ pub struct OriginEntry {
 pub enum OriginKind {
     /// Made by the call from finite arguments.
     Made,
+    /// Made by a call that changed an argument in place, which is recorded as it is after the call.
+    MadeInPlace,
     /// NaN, made of infinities.
     NanOfInfinities,
     /// It was in a parameter, a buffer or an input: which, as recorded.
     Outside(String),
     /// An argument has it, and no recorded call made it.
     Unrecorded,
+    /// An argument has it, and was finite when a call returned it: which result.
+    ChangedMemory(String),
 }
 
 impl OriginKind {
@@ -79,11 +83,24 @@ impl OriginKind {
     pub fn word(&self) -> &'static str {
         match self {
             OriginKind::Made => "made here",
+            OriginKind::MadeInPlace => "made in place",
             OriginKind::NanOfInfinities => "NaN of infinities",
             OriginKind::Outside(_) => "from outside",
             OriginKind::Unrecorded => "made by no recorded call",
+            OriginKind::ChangedMemory(_) => "memory changed",
         }
     }
+}
+
+/// The origins of a dump, and what was searched.
+#[derive(Clone, Debug, Default)]
+pub struct OriginSearch {
+    /// The origins.
+    pub origins: Vec<NonFiniteOrigin>,
+    /// How many calls were searched.
+    pub calls: usize,
+    /// How many of them have numbers.
+    pub measured: usize,
 }
 
 /// The note on a rank whose capture ended early.
@@ -93,12 +110,10 @@ const CUT: &str = "capture ended before the step did, so calls are missing";
 /// before what received it.
 ///
 /// `notes` gets the ranks of which calls are missing.
-pub fn non_finite_origins(
-    dump: &Dump,
-    notes: &mut Vec<String>,
-    problems: &mut Problems,
-) -> Vec<NonFiniteOrigin> {
-    let mut all = Vec::new();
+pub fn non_finite_origins(dump: &Dump, notes: &mut Vec<String>, problems: &mut Problems) -> OriginSearch {
+    let mut search = OriginSearch::default();
+    // Ranks whose previous step has NaN: an optimizer carries it into parameters.
+    let mut had_nan: HashSet<String> = HashSet::new();
     for step in &dump.steps {
         let mut scans = Vec::new();
         for place in &step.ranks {
@@ -110,7 +125,7 @@ pub fn non_finite_origins(
         let traffic = Traffic::of(&scans, problems);
         let mut found: Vec<(Place, NonFiniteOrigin)> = Vec::new();
         for (number, scan) in scans.iter().enumerate() {
-            for (call, kind, what) in origins_of(number, scan, &scans, &traffic) {
+            for (call, kind, what) in origins_of(number, &scans, &traffic, had_nan.contains(&scan.name)) {
                 found.push(((number, call), described(step.number, scan, call, kind, what, problems)));
             }
         }
@@ -119,50 +134,69 @@ pub fn non_finite_origins(
         found.sort_by_cached_key(|(place, origin)| {
             (order.count(&scans, *place), origin.rank_number, origin.rank.clone(), place.1)
         });
-        all.extend(found.into_iter().map(|(_, origin)| origin));
+        search.origins.extend(found.into_iter().map(|(_, origin)| origin));
+        let with_nan = scans.iter().filter(|scan| scan.states.iter().any(|state| state.made.has_nan()));
+        had_nan = with_nan.map(|scan| scan.name.clone()).collect();
         for scan in &scans {
+            search.calls += scan.states.len();
+            search.measured += scan.states.iter().filter(|state| state.is_measured).count();
             if scan.rank.is_cut() {
                 notes.push(format!("{}: {CUT}", scan.rank.path.display()));
             }
             problems.extend(scan.rank.problems());
         }
     }
-    all
+    search
 }
 
 /// The calls of a rank that are origins.
 fn origins_of(
     number: usize,
-    scan: &RankScan,
     scans: &[RankScan],
     traffic: &Traffic,
+    had_nan: bool,
 ) -> Vec<(usize, OriginKind, NonFiniteKinds)> {
     let mut found = Vec::new();
     let mut named = Vec::new();
     let mut is_known = false;
+    let mut has_nan_gradient = false;
+    let scan = &scans[number];
     for state in &scan.states {
         let CallState { call, given, made, .. } = *state;
         for source in &state.outside {
-            if !named.contains(source) {
+            // What the backward calls made, and what the optimizer of the previous step wrote.
+            let is_follower = source.starts_with("gradient:") && has_nan_gradient
+                || source.starts_with("parameter:") && had_nan;
+            if !is_follower && !named.contains(source) {
                 named.push(source.clone());
                 found.push((call, OriginKind::Outside(source.clone()), NonFiniteKinds::NAN));
+            }
+        }
+        for source in scan.changed_since(state) {
+            if !named.contains(source) {
+                named.push(source.clone());
+                found.push((call, OriginKind::ChangedMemory(source.clone()), NonFiniteKinds::NAN));
             }
         }
         if given.has_nan() && !is_known && !state.has_sources && named.is_empty() {
             found.push((call, OriginKind::Unrecorded, given));
         }
-        let is_sent = given.is_none()
-            && traffic
-                .senders(number, call)
-                .any(|(rank, sent)| scans[rank].state(sent).is_some_and(|state| !state.given.is_none()));
+        let new_nan = made.has_nan() && !given.has_nan();
+        let is_sent = traffic.senders(number, call).any(|(rank, sent)| {
+            scans[rank].state(sent).is_some_and(|sender| match given.is_none() {
+                true => !sender.given.is_none(),
+                false => new_nan && sender.given.has_nan(),
+            })
+        });
         if !is_sent {
-            let new_nan = made.has_nan() && !given.has_nan();
             if new_nan && !given.is_none() {
                 found.push((call, OriginKind::NanOfInfinities, NonFiniteKinds::NAN));
             } else if !made.is_none() && given.is_none() {
-                found.push((call, OriginKind::Made, made));
+                let kind = if state.is_in_place { OriginKind::MadeInPlace } else { OriginKind::Made };
+                found.push((call, kind, made));
             }
         }
+        has_nan_gradient |= made.has_nan() && scan.is_backward(state);
         is_known |= made.has_nan() || given.has_nan();
     }
     found
@@ -185,15 +219,15 @@ fn name_receivers(scans: &[RankScan], traffic: &Traffic, found: &mut [(Place, No
     }
 }
 
-/// The calls of other ranks that sent something not finite to a call.
-fn bad_senders<'a>(
-    scans: &'a [RankScan],
-    traffic: &'a Traffic,
-    place: Place,
-) -> impl Iterator<Item = Place> + 'a {
-    traffic.senders(place.0, place.1).filter(|&(rank, sent)| {
-        scans[rank].state(sent).is_some_and(|state| !state.given.is_none() || !state.made.is_none())
-    })
+/// The calls of other ranks that sent something not finite to a call. Of a collective, whose result all ranks have, these
+/// are the ranks that gave it; where the dump does not tell, all that have it.
+fn bad_senders(scans: &[RankScan], traffic: &Traffic, place: Place) -> Vec<Place> {
+    let senders = |is_bad: fn(&CallState) -> bool| -> Vec<Place> {
+        let all = traffic.senders(place.0, place.1);
+        all.filter(|&(rank, sent)| scans[rank].state(sent).is_some_and(is_bad)).collect()
+    };
+    let given = senders(|state| !state.given.is_none());
+    if given.is_empty() { senders(|state| !state.made.is_none()) } else { given }
 }
 
 /// The origin of what a call sent: back along the calls that made its arguments, and along messages. Where the dump does
@@ -214,7 +248,7 @@ fn origin_of(
         let Some(state) = scan.state(place.1) else { continue };
         let makers = scan.makers(state).map(|maker| (place.0, maker.call));
         let is_received = state.given.is_none();
-        let senders = bad_senders(scans, traffic, place).filter(|_| is_received);
+        let senders = if is_received { bad_senders(scans, traffic, place) } else { Vec::new() };
         waiting.extend(makers.chain(senders).filter(|next| known.insert(*next)));
     }
     let before = found.iter().enumerate().filter(|(_, ((rank, call), _))| *rank == sent.0 && *call <= sent.1);

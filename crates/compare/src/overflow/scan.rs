@@ -1,6 +1,6 @@
 //! What each call of a rank was given and returned, in two bits each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ulpscope_dump::{CallKind, Content, Entry, Problems, Rank, RankPlace, Role, TensorEntry, returns_blank};
 use ulpscope_formats::Error;
@@ -55,12 +55,20 @@ pub(super) struct CallState {
     pub(super) given: NonFiniteKinds,
     /// What its results have.
     pub(super) made: NonFiniteKinds,
-    /// Parameters, buffers and inputs with NaN among its arguments.
+    /// Whether some result has numbers that count: `made` says whether all are finite.
+    pub(super) has_known_results: bool,
+    /// Whether an argument is recorded as it is after the call: what the call was given is unknown.
+    pub(super) is_in_place: bool,
+    /// Whether any of its tensors has numbers.
+    pub(super) is_measured: bool,
+    /// Parameters, buffers, inputs and scalars with NaN among its arguments.
     pub(super) outside: Vec<String>,
     /// Whether its arguments name the calls that made them.
     pub(super) has_sources: bool,
     /// The entries that made those of its arguments that are not finite.
     pub(super) sources: Vec<String>,
+    /// Those of them whose argument has NaN.
+    pub(super) nan_sources: Vec<String>,
 }
 
 /// The calls of a rank.
@@ -104,19 +112,38 @@ impl RankScan {
             states.push(state);
         }
         let by_call = states.iter().enumerate().map(|(at, state)| (state.call, at)).collect();
-        // Only calls that returned something not finite are looked for by name.
-        let by_name = states.iter().enumerate().filter(|(_, state)| !state.made.is_none());
-        let by_name = by_name.map(|(at, state)| (rank.name(state.call), at)).collect();
+        // Only calls that returned something not finite, and sources of NaN, are looked for by name.
+        let sources: HashSet<&str> =
+            states.iter().flat_map(|state| &state.nan_sources).map(|entry| call_of(entry)).collect();
+        let by_name = states.iter().enumerate().filter_map(|(at, state)| {
+            let name = rank.name(state.call);
+            (!state.made.is_none() || sources.contains(name.as_str())).then_some((name, at))
+        });
+        let by_name = by_name.collect();
         RankScan { rank, name: place.name.clone(), number: place.number, states, by_call, by_name }
     }
 
     /// The calls that made the arguments of a call that are not finite, as far as the dump names them.
     pub(super) fn makers<'a>(&'a self, state: &'a CallState) -> impl Iterator<Item = &'a CallState> {
-        let call = |entry: &'a str| entry.rsplit_once(".output").map_or(entry, |(call, _)| call);
-        state
+        let makers = state
             .sources
             .iter()
-            .filter_map(move |entry| self.by_name.get(call(entry)).map(|&at| &self.states[at]))
+            .filter_map(|entry| self.by_name.get(call_of(entry)).map(|&at| &self.states[at]));
+        makers.filter(|maker| !maker.made.is_none())
+    }
+
+    /// The results with NaN among the arguments of a call that were finite when they were returned.
+    pub(super) fn changed_since<'a>(&'a self, state: &'a CallState) -> impl Iterator<Item = &'a String> {
+        state.nan_sources.iter().filter(|entry| {
+            let maker = self.by_name.get(call_of(entry)).map(|&at| &self.states[at]);
+            entry.contains(".output")
+                && maker.is_some_and(|maker| maker.has_known_results && !maker.made.has_nan())
+        })
+    }
+
+    /// Whether the call is a backward call.
+    pub(super) fn is_backward(&self, state: &CallState) -> bool {
+        self.rank.calls()[state.call].kind == CallKind::Backward
     }
 
     pub(super) fn state(&self, call: usize) -> Option<&CallState> {
@@ -129,6 +156,11 @@ impl RankScan {
     }
 }
 
+/// The call of a result.
+fn call_of(entry: &str) -> &str {
+    entry.rsplit_once(".output").map_or(entry, |(call, _)| call)
+}
+
 fn is_computed(rank: &Rank, call: usize) -> bool {
     matches!(rank.calls()[call].kind, CallKind::Forward | CallKind::Backward)
 }
@@ -138,17 +170,31 @@ fn state_of(rank: &Rank, call: usize, entries: &[Entry], problems: &mut Problems
         call,
         given: NonFiniteKinds::default(),
         made: NonFiniteKinds::default(),
+        has_known_results: false,
+        is_in_place: false,
+        is_measured: false,
         outside: Vec::new(),
         has_sources: false,
         sources: Vec::new(),
+        nan_sources: Vec::new(),
     };
     let base = rank.base(rank.calls()[call].base);
     let function = base.rsplit('.').next().unwrap_or(base);
     let ignores_results = function == FILL || returns_blank(function);
+    let mut scalars = Vec::new();
     for entry in entries {
         let kinds = match &entry.content {
-            Content::Tensor(tensor) => match kinds_of(rank, tensor) {
-                Ok(kinds) => kinds,
+            Content::Tensor(tensor) if tensor.is_changed && entry.role != Role::Output => {
+                state.is_in_place = true;
+                continue;
+            }
+            Content::Tensor(tensor) => match known_kinds(rank, tensor) {
+                Ok(kinds) => {
+                    state.is_measured |= kinds.is_some();
+                    let is_result = entry.role == Role::Output && !ignores_results;
+                    state.has_known_results |= is_result && kinds.is_some();
+                    kinds.unwrap_or_default()
+                }
                 Err(error) => {
                     problems.add(&error);
                     continue;
@@ -161,6 +207,10 @@ fn state_of(rank: &Rank, call: usize, entries: &[Entry], problems: &mut Problems
             state.made = if ignores_results { state.made } else { state.made.and(kinds) };
             continue;
         }
+        if kinds.nan && matches!(entry.content, Content::Scalar { .. }) {
+            scalars.push(entry.name.clone());
+            continue;
+        }
         state.given = state.given.and(kinds);
         if let Content::Tensor(tensor) = &entry.content
             && let Some(source) = &tensor.source
@@ -169,22 +219,35 @@ fn state_of(rank: &Rank, call: usize, entries: &[Entry], problems: &mut Problems
             let is_outside = source == "outside" || source.contains(':');
             if !is_outside && !kinds.is_none() {
                 state.sources.push(source.clone());
+                if kinds.nan {
+                    state.nan_sources.push(source.clone());
+                }
             }
             if is_outside && kinds.nan {
                 state.outside.push(if source == "outside" { entry.name.clone() } else { source.clone() });
             }
         }
     }
+    // A scalar that is not used (`nan_to_num`, or a mask without elements) is no origin.
+    if state.made.nan && !scalars.is_empty() {
+        state.given = state.given.and(NonFiniteKinds::NAN);
+        state.outside.extend(scalars);
+    }
     state
 }
 
 /// What a tensor has: as counted, as its extremes show, or, if nothing was recorded, as its elements show.
 pub(super) fn kinds_of(rank: &Rank, tensor: &TensorEntry) -> Result<NonFiniteKinds, Error> {
+    known_kinds(rank, tensor).map(Option::unwrap_or_default)
+}
+
+/// The same; nothing if the dump does not tell.
+fn known_kinds(rank: &Rank, tensor: &TensorEntry) -> Result<Option<NonFiniteKinds>, Error> {
     if tensor.is_blank {
-        return Ok(NonFiniteKinds::default());
+        return Ok(None);
     }
     if let Some(counts) = tensor.non_finite() {
-        return Ok(NonFiniteKinds { nan: counts.nan > 0, infinite: counts.inf > 0 });
+        return Ok(Some(NonFiniteKinds { nan: counts.nan > 0, infinite: counts.inf > 0 }));
     }
     // The largest and the smallest element; the norm may overflow on its own.
     let extremes = &tensor.stats[..2];
@@ -194,13 +257,13 @@ pub(super) fn kinds_of(rank: &Rank, tensor: &TensorEntry) -> Result<NonFiniteKin
             Json::Str(text) => text.parse().map(NonFiniteKinds::of_number).unwrap_or_default(),
             _ => NonFiniteKinds::default(),
         });
-        return Ok(kinds.fold(NonFiniteKinds::default(), NonFiniteKinds::and));
+        return Ok(Some(kinds.fold(NonFiniteKinds::default(), NonFiniteKinds::and)));
     }
     if tensor.dtype().is_none_or(|dtype| dtype.float_limits().is_none()) || !tensor.has_data() {
-        return Ok(NonFiniteKinds::default());
+        return Ok(None);
     }
-    let Some(elements) = rank.tensor(tensor)? else { return Ok(NonFiniteKinds::default()) };
+    let Some(elements) = rank.tensor(tensor)? else { return Ok(None) };
     let found = stats(&elements.view(), Threads::All);
     elements.check()?;
-    Ok(NonFiniteKinds { nan: found.nan > 0, infinite: found.pos_inf + found.neg_inf > 0 })
+    Ok(Some(NonFiniteKinds { nan: found.nan > 0, infinite: found.pos_inf + found.neg_inf > 0 }))
 }

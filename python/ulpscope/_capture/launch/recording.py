@@ -10,6 +10,7 @@ import atexit
 import os
 import sys
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ulpscope._capture.launch.after_import import after_import
@@ -19,6 +20,9 @@ from ulpscope._capture.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from ulpscope._capture.lifecycle.run import Run
+
+
+_NO_OVERFLOW = "overflow_check: no call returned NaN or infinity that its inputs do not have"
 
 
 class Enough(SystemExit):
@@ -35,6 +39,7 @@ class Recording:
         self._hook: Any = None
         self._has_torch = False
         self._has_recorded = False
+        self._has_overflows = False
         self._steps_ended = 0
         self._has_ended = False
         self._process = os.getpid()
@@ -96,11 +101,25 @@ class Recording:
             if self._is_dry:
                 pass
             elif self._has_recorded:
-                print(f"ulpscope: the dump is in {self._settings.dump_path}", file=sys.stderr)
+                print(f"ulpscope: {self._what_was_recorded()}", file=sys.stderr)
             elif self._hook is not None or not self._has_torch:
                 # Only if the script has not put something else there.
                 folders.remove_empty(self._made)
                 print(f"ulpscope: {self._why_nothing()}, nothing was recorded", file=sys.stderr)
+
+    def _what_was_recorded(self) -> str:
+        place = self._settings.dump_path
+        if self._settings.task != "overflow_check" or self._has_overflows:
+            return f"the dump is in {place}"
+        if any(Path(place).glob("step*/*/dump.json")):
+            return (
+                f"{_NO_OVERFLOW}; the first call that passed NaN on, or returned the largest number of its "
+                f"dtype, is in {place}"
+            )
+        counts = ", ".join(str(path) for path in sorted(Path(place).glob("step*/*/would_overflow.csv"))[:1])
+        return f"{_NO_OVERFLOW}, so there is no dump" + (
+            f"; the values that {self._settings.would_overflow} would lose are in {counts}" if counts else ""
+        )
 
     def _why_nothing(self) -> str:
         wanted = self._settings
@@ -110,6 +129,8 @@ class Recording:
             return f"rank {rank} is not selected"
         if wanted.step and min(wanted.step) > self._steps_ended:
             return f"step {min(wanted.step)} was not reached"
+        if wanted.task == "overflow_check":
+            return _NO_OVERFLOW
         return "no call of torch was seen"
 
     def _begin(self) -> None:
@@ -164,6 +185,7 @@ class Recording:
             # If closing fails, its error says what may be missing.
             self._has_recorded = True
             run.close()
+            self._has_overflows = bool(run.overflows)
             self._has_recorded = run.has_recorded
 
 

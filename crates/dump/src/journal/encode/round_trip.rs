@@ -227,7 +227,7 @@ proptest! {
     fn tensors(
         (elements, is_scalar) in (prop::collection::vec(any::<f32>(), 0..6), any::<bool>()),
         (digest, file, source) in (prop::option::of(text()), prop::option::of(text()), prop::option::of(text())),
-        (requires_grad, is_blank, is_recompute, is_read) in any::<(bool, bool, bool, bool)>(),
+        (requires_grad, is_blank, is_changed, is_recompute, is_read) in any::<(bool, bool, bool, bool, bool)>(),
         shared_with in prop::collection::vec(0..9usize, 0..3),
         part in prop::option::of(saved_part()),
     ) {
@@ -240,7 +240,7 @@ proptest! {
         let saved = file.as_ref().map(|file| SavedTensor { file: file.clone(), part: part.clone() });
         TensorRest {
             stats, ticket: None, has_late_digest: false, has_late_file: false, is_scalar, requires_grad, digest: digest.as_deref(),
-            saved: saved.as_ref(), is_blank,
+            saved: saved.as_ref(), is_blank, is_changed,
             extra, is_recompute, source: source.as_deref(), elements: is_read.then_some(Elements::All(&elements)),
         }.close(&mut out);
         add_shared_with(&shared_with, &mut out);
@@ -264,7 +264,7 @@ proptest! {
         }
         let values = is_read.then(|| Json::List(elements.iter().map(|&value| Json::Float(value.into())).collect()));
         prop_assert_eq!(format!("{:?}", found.get("values")), format!("{:?}", values.as_ref()));
-        for (key, flag) in [("blank", is_blank), ("is_recompute", is_recompute)] {
+        for (key, flag) in [("blank", is_blank), ("changed", is_changed), ("is_recompute", is_recompute)] {
             prop_assert_eq!(found.get(key), flag.then_some(&Json::Bool(true)));
         }
         prop_assert_eq!(found.get("placements").unwrap(), &Json::List(vec![Json::Int(1)]));

@@ -55,6 +55,8 @@ pub struct TensorRest<'a> {
     pub elements: Option<Elements<'a>>,
     /// Whether it is uninitialised memory.
     pub is_blank: bool,
+    /// Whether it is an argument that its call had changed before it was recorded.
+    pub is_changed: bool,
     /// Further keys with their values as JSON text, each after a comma.
     pub extra: &'a str,
     /// Whether its call was recomputed for the backward pass.
@@ -103,6 +105,10 @@ impl TensorRest<'_> {
         }
         if self.is_blank {
             object.known_key(key!("blank"), out);
+            push_flag(true, out);
+        }
+        if self.is_changed {
+            object.known_key(key!("changed"), out);
             push_flag(true, out);
         }
         out.extend_from_slice(self.extra.as_bytes());

@@ -139,6 +139,7 @@ impl Recorder {
         let mut line = Buffer::new();
         let mut walk = Walk::new(self, begun.step, &begun.name, "input");
         walk.is_recompute = begun.is_recompute;
+        walk.changed.clone_from(&begun.changed);
         walk.describes = self.recording.plan.wants_inputs();
         let mut sections = ObjectText::open(&mut line);
         sections.section(Section::InputArgs, &mut line);

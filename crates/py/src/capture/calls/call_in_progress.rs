@@ -20,6 +20,8 @@ pub(in crate::capture) struct CallInProgress {
     pub(in crate::capture) late_copy: Option<Py<PyAny>>,
     /// Its tensors by address, with their change counts, if only these can show whether the call changed them.
     pub(in crate::capture) versions: Vec<(usize, u64)>,
+    /// The addresses of the arguments that it has changed, if it is recorded after it has run.
+    pub(in crate::capture) changed: Vec<usize>,
 }
 
 impl Deref for CallInProgress {
@@ -39,7 +41,14 @@ impl DerefMut for CallInProgress {
 impl CallInProgress {
     /// A call of which only the record is known.
     pub(in crate::capture) fn new(record: CallRecord) -> CallInProgress {
-        CallInProgress { record, inputs: Vec::new(), passed: None, late_copy: None, versions: Vec::new() }
+        CallInProgress {
+            record,
+            inputs: Vec::new(),
+            passed: None,
+            late_copy: None,
+            versions: Vec::new(),
+            changed: Vec::new(),
+        }
     }
 
     /// A predicate: the tensor is an argument that the call has not changed.

@@ -55,6 +55,8 @@ pub(in crate::capture) struct Walk<'a> {
     /// Whether the producers of tensors are written.
     pub(in crate::capture) has_sources: bool,
     pub(in crate::capture) is_recompute: bool,
+    /// The addresses of arguments that the call has changed already.
+    pub(in crate::capture) changed: Vec<usize>,
     /// Whether anything is written; if not, tensors are still collected.
     pub(in crate::capture) describes: bool,
     pub(in crate::capture) met: Vec<Met>,
@@ -90,6 +92,7 @@ impl<'a> Walk<'a> {
             saves: recorder.recording.plan.saves(call),
             has_sources: part != "output" && !recorder.recording.plan.checks_overflow(),
             is_recompute: false,
+            changed: Vec::new(),
             describes: true,
             met: Vec::new(),
             depth: 0,
@@ -308,6 +311,7 @@ impl<'a> Walk<'a> {
             file: stem.as_deref(),
             source,
             is_recompute: self.is_recompute,
+            is_changed: self.changed.contains(&(tensor.as_ptr() as usize)),
         };
         match is_blank {
             true => describe.push_blank(tensor, requires_grad, out),

@@ -68,6 +68,8 @@ pub(in crate::capture) struct Describe<'a> {
     pub(in crate::capture) file: Option<&'a str>,
     pub(in crate::capture) source: Option<Arc<str>>,
     pub(in crate::capture) is_recompute: bool,
+    /// Whether its call has changed it.
+    pub(in crate::capture) is_changed: bool,
 }
 
 impl Describe<'_> {
@@ -261,6 +263,7 @@ impl Describe<'_> {
     fn rest(&self) -> TensorRest<'_> {
         TensorRest {
             is_recompute: self.is_recompute,
+            is_changed: self.is_changed,
             source: self.source.as_deref(),
             ..TensorRest::default()
         }

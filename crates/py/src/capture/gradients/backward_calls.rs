@@ -320,7 +320,8 @@ pub(in crate::capture) fn describe(
     let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
     let mut text = Vec::with_capacity(256);
     let file = stem.as_deref();
-    let describe = Describe { recorder, step: *step, file, source: None, is_recompute: false };
+    let describe =
+        Describe { recorder, step: *step, file, source: None, is_recompute: false, is_changed: false };
     describe.push(&gradient, requires_grad, &mut text)?;
     recorder.measure_queued(py)?;
     Ok(Some(text))

@@ -81,7 +81,8 @@ impl Recorder {
         let stem = self.recording.plan.saves(call).then(|| format!("{call}.{name}"));
         let mut item = Vec::with_capacity(256);
         let file = stem.as_deref();
-        let describe = Describe { recorder: self, step, file, source: None, is_recompute: false };
+        let describe =
+            Describe { recorder: self, step, file, source: None, is_recompute: false, is_changed: false };
         let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
         describe.push(gradient, requires_grad, &mut item)?;
         self.measure_queued(py)?;

@@ -343,6 +343,7 @@ impl Recorder {
         };
         if !returned.changed.is_empty() {
             self.locked(|state| state.note_once(CHANGED));
+            written.changed = returned.changed.iter().map(|one| one.argument.as_ptr() as usize).collect();
         }
         self.push_inputs(py, &mut written, stack.as_deref(), arguments)?;
         if written.id.is_none() {
