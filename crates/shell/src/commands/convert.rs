@@ -131,10 +131,16 @@ fn in_dump(session: &Session, name: &str) -> Result<Vec<Source>, String> {
             || file_name(&file.path) == name
             || file.name.as_ref().is_some_and(|parts| parts.op_name == operator)
     };
-    let files: Vec<NpuFile> = dumped(session).into_iter().filter(is_meant).collect();
+    let (files, others): (Vec<NpuFile>, Vec<NpuFile>) = dumped(session).into_iter().partition(is_meant);
     if files.is_empty() {
-        let missing = session.folders.missing(DataKind::NpuDump);
-        return Err(format!("{name}: no such file, and no dump file or operator of that name ({missing})"));
+        let searched = match others.len() {
+            0 => session.folders.missing(DataKind::NpuDump),
+            count => {
+                let root = session.folders.root().display();
+                format!("{count} files of the dumps below {root} were searched")
+            }
+        };
+        return Err(format!("{name}: no such file, and no dump file or operator of that name ({searched})"));
     }
     Ok(files.into_iter().map(|file| Source { file, below: PathBuf::new() }).collect())
 }
