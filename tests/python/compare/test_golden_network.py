@@ -261,5 +261,5 @@ def test_one_short_tensor_does_not_lose_the_others(acl: Path, tmp_path: Path) ->
 
 def test_two_frameworks_without_a_graph_are_told_of_it(acl: Path) -> None:
     done = run("compare", acl / NPU, acl / ARRAYS)
-    assert done.returncode == 2
+    assert done.returncode != 0
     assert "add --graph GRAPH" in done.stderr
