@@ -259,7 +259,7 @@ def test_one_short_tensor_does_not_lose_the_others(acl: Path, tmp_path: Path) ->
     assert "truncated" in by_tensor["LeNet/fc1/Relu:output:0"]["CompareFailReason"]
 
 
-def test_two_frameworks_without_a_graph_are_told_of_it(acl: Path) -> None:
+def test_without_a_graph_a_note_names_the_option(acl: Path) -> None:
     done = run("compare", acl / NPU, acl / ARRAYS)
     assert done.returncode != 0
     assert "add --graph GRAPH" in done.stderr
