@@ -1,5 +1,6 @@
 //! Runs a training for precision_tool: the environment of the child alone is changed, and its exit code is passed on.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -34,8 +35,29 @@ pub(crate) struct Training<'a> {
     root: PathBuf,
     config: &'a Config,
     folders: DataFolders,
-    started: SystemTime,
+    /// The files that were there before it started.
+    before: HashSet<FileVersion>,
 }
+
+/// A file, and when it was last written or replaced.
+type FileVersion = (PathBuf, Option<SystemTime>, [i64; 2]);
+
+fn version(path: &Path) -> FileVersion {
+    let metadata = fs::metadata(path).ok();
+    let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
+    // A copy may have the time of its original; when it was made is a time of its own.
+    #[cfg(unix)]
+    let changed = metadata.map_or([0; 2], |metadata| {
+        use std::os::unix::fs::MetadataExt;
+        [metadata.ctime(), metadata.ctime_nsec()]
+    });
+    #[cfg(not(unix))]
+    let changed = [0; 2];
+    (path.to_owned(), modified, changed)
+}
+
+/// What a training writes.
+const WRITTEN: [DataKind; 4] = [DataKind::NpuGraph, DataKind::NpuDump, DataKind::Overflow, DataKind::TfDump];
 
 /// Runs the trainings that a command of the shell asks for: those of the checkpoint. The worst exit code counts.
 pub(crate) fn run_requested(
@@ -72,7 +94,9 @@ impl<'a> Training<'a> {
         let root = std::path::absolute(&config.data_root)
             .with_context(|| format!("{}", config.data_root.display()))?;
         let folders = DataFolders::new(config.data_root.clone());
-        Ok(Training { command, root, config, folders, started: SystemTime::now() })
+        let before = WRITTEN.into_iter().flat_map(|kind| folders.files(kind)).map(|path| version(&path));
+        let before = before.collect();
+        Ok(Training { command, root, config, folders, before })
     }
 
     /// `npu_dump`: graph and tensors.
@@ -87,10 +111,11 @@ impl<'a> Training<'a> {
         }
         if !self.is_new(DataKind::NpuDump) {
             output.complain(&format!(
-                "warning: {}; the script needs session_dump_config or estimator_dump_config of \
+                "error: {}; the script needs session_dump_config or estimator_dump_config of \
                  precision_tool.tf_config",
-                self.folders.missing(DataKind::NpuDump)
+                self.not_new(DataKind::NpuDump)
             ));
+            return Ok(without_data(code));
         }
         Ok(code)
     }
@@ -98,14 +123,28 @@ impl<'a> Training<'a> {
     /// `npu_overflow`: overflow detection.
     pub(crate) fn npu_overflow(&self, language: Language, output: &mut Output) -> anyhow::Result<u8> {
         let code = self.npu("PRECISION_TOOL_OVERFLOW", output)?;
-        if self.folders.files(DataKind::Overflow).is_empty() {
-            output.complain(&format!("note: {}", self.folders.missing(DataKind::Overflow)));
-        } else {
-            let session = Session::new(Dialect::PrecisionTool, self.config);
-            let session = if language == Language::Chinese { session.in_chinese() } else { session };
-            show(&session.overflows(OVERFLOWS), output)?;
+        let files = self.new_files(DataKind::Overflow);
+        if files.is_empty() {
+            output.complain(&format!(
+                "note: {}; either nothing overflowed, or the script lacks session_dump_config or estimator_dump_config of \
+                 precision_tool.tf_config",
+                self.not_new(DataKind::Overflow)
+            ));
+            return Ok(without_data(code));
         }
+        let session = Session::new(Dialect::PrecisionTool, self.config);
+        let session = if language == Language::Chinese { session.in_chinese() } else { session };
+        show(&session.overflows(OVERFLOWS, &files), output)?;
         Ok(code)
+    }
+
+    /// One line that says that the training has not written data of a kind.
+    fn not_new(&self, kind: DataKind) -> String {
+        if self.folders.files(kind).is_empty() {
+            return self.folders.missing(kind);
+        }
+        let root = self.folders.root().display();
+        format!("this training wrote no {}; the files below {root} are older", kind.name())
     }
 
     fn npu(&self, flag: &str, output: &mut Output) -> anyhow::Result<u8> {
@@ -149,7 +188,7 @@ impl<'a> Training<'a> {
                 "error: the training wrote no tensors; its script needs from tensorflow.python import debug as tf_debug, \
                  and {TF_DEBUG_LINES}"
             ));
-            return Ok(if code == 0 { Exit::Failed.code() } else { code });
+            return Ok(without_data(code));
         }
         Ok(code)
     }
@@ -191,13 +230,21 @@ impl<'a> Training<'a> {
         }
     }
 
+    /// The files of a kind that the training has written.
+    fn new_files(&self, kind: DataKind) -> Vec<PathBuf> {
+        let files = self.folders.files(kind).into_iter();
+        files.filter(|path| !self.before.contains(&version(path))).collect()
+    }
+
     /// Whether the training has written a file of a kind.
     fn is_new(&self, kind: DataKind) -> bool {
-        let written = |path: &PathBuf| fs::metadata(path).and_then(|metadata| metadata.modified());
-        // Clocks of file systems are coarser than that of the process.
-        let started = self.started - std::time::Duration::from_secs(1);
-        self.folders.files(kind).iter().any(|path| written(path).is_ok_and(|written| written >= started))
+        !self.new_files(kind).is_empty()
     }
+}
+
+/// The exit code of a training that left no data: its own, if it failed.
+fn without_data(code: u8) -> u8 {
+    if code == 0 { Exit::Failed.code() } else { code }
 }
 
 /// A folder that is removed with its content.

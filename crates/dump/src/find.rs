@@ -9,7 +9,7 @@
 //! …_shape[..]_stride[..]….npy    the asynchronous dump of torch_npu.hooks
 //! any other folder               searched if there is nothing of the above beside it (ptdbg_dump_v4.0/)
 //! _tfdbg_device_…/               a run that TensorFlow's debugger dumped; run_{time}_{N}/ around it is a step
-//! Conv2D.conv1.14.5.1767261601009597    an ACL dump, if no other tensor files are among them
+//! Conv2D.conv1.14.5.1767261601009597    an ACL dump; other tensor files among them are not read
 //! conv1_Conv2D.0.1767261601009597.npy   TensorFlow's dump as arrays, if no other tensor files are among them
 //! .npy, .pt, .safetensors, …     tensor files of any program, if there is nothing of the above anywhere, or in
 //!                                the folder of a step or rank
@@ -183,9 +183,10 @@ pub(crate) fn find(
     if files.is_empty() {
         return Err(nothing_in(path, problems));
     }
-    passed.report(path, problems, notes);
     notes.extend(acl::op_debug_note(path, &files));
-    Ok(here.found_files(path, files))
+    let found = here.found_files(path, files, &mut passed);
+    passed.report(path, problems, notes);
+    Ok(found)
 }
 
 /// What to open for a single file.
@@ -226,14 +227,16 @@ impl Here {
         Found { step: self.step, rank: self.rank.clone(), opening }
     }
 
-    /// The tensor files of a folder: TensorFlow's, the devices and steps of an ACL dump, or one rank.
-    fn found_files(&self, folder: &Path, files: Vec<TensorFile>) -> Vec<Found> {
+    /// The tensor files of a folder: TensorFlow's, the devices and steps of an ACL dump, or one rank. Files that do not
+    /// belong to an ACL dump are passed over.
+    fn found_files(&self, folder: &Path, files: Vec<TensorFile>, passed: &mut PassedOver) -> Vec<Found> {
         if let Some(arrays) = tensorflow::arrays(&files) {
             return vec![self.found(Opening::Tensorflow(folder.to_owned(), arrays))];
         }
-        if !acl::is_dump(folder, &files) {
+        let Some((files, others)) = acl::dump_files(folder, &files) else {
             return vec![self.found(Opening::Folder(folder.to_owned(), files))];
-        }
+        };
+        others.iter().for_each(|file| passed.data(&folder.join(&file.path)));
         let found = |place: AclPlace| {
             let device =
                 place.device.map(|device| RankName { number: Some(device), text: format!("device{device}") });
@@ -335,8 +338,8 @@ impl Search<'_> {
                     let mut passed = PassedOver::default();
                     let files = tensor_files(path, self.problems, &mut passed);
                     if !files.is_empty() {
+                        found.append(&mut below.found_files(path, files, &mut passed));
                         self.passed.extend(passed);
-                        found.append(&mut below.found_files(path, files));
                     }
                 }
                 if found.is_empty() && self.empty.len() as u64 + self.problems.count() == known {

@@ -161,6 +161,11 @@ pub(crate) trait Source: Send + Sync {
         &[]
     }
 
+    /// The files of an ACL dump that cannot be read.
+    fn unread_operator_files(&self) -> &[OperatorFile] {
+        &[]
+    }
+
     /// Problems found after the rank was opened, in files that are read on request.
     fn late_problems(&self) -> Problems;
 }
@@ -333,6 +338,11 @@ impl Rank {
     /// The files of an ACL dump, one for each call in the order of the calls, below [`Rank::path`]; other dumps have none.
     pub fn operator_files(&self) -> &[OperatorFile] {
         self.source.operator_files()
+    }
+
+    /// The files of an ACL dump that cannot be read, below [`Rank::path`]: they are no calls, but their operators ran.
+    pub fn unread_operator_files(&self) -> &[OperatorFile] {
+        self.source.unread_operator_files()
     }
 
     /// What could not be read so far.

@@ -90,6 +90,18 @@ impl Dump {
         Ok(Dump { path: path.to_owned(), steps, problems, notes })
     }
 
+    /// Whether every rank is one of an Ascend device's operators.
+    pub fn is_acl(&self) -> bool {
+        let mut ranks = self.steps.iter().flat_map(|step| &step.ranks);
+        ranks.all(|place| matches!(place.opening, Opening::Acl(..)))
+    }
+
+    /// Whether every rank is what TensorFlow dumped.
+    pub fn is_tensorflow(&self) -> bool {
+        let mut ranks = self.steps.iter().flat_map(|step| &step.ranks);
+        ranks.all(|place| matches!(place.opening, Opening::Tensorflow(..)))
+    }
+
     /// The same dump with its tensors in a folder that the user named, and not in the one beside the records. Only for
     /// the records of one rank: `dump.json`, or the `.pkl` of ptdbg_ascend.
     pub fn with_data(mut self, folder: &Path) -> Result<Dump, Error> {

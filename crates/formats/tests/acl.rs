@@ -331,3 +331,27 @@ fn formats_by_number_and_name() {
     assert_eq!((Format(47).name(), Format(-1).name()), (None, None));
     assert_eq!(Format(99).to_string(), "number 99");
 }
+
+#[test]
+fn a_short_file_loses_the_tensors_at_its_end_alone() {
+    let whole = golden("full");
+    let complete = acl::read(&whole).unwrap();
+    let after: usize = complete.buffers.iter().chain(&complete.spaces).map(|region| region.data.len()).sum();
+    let end = whole.len() - after;
+    let cut: Bytes = whole[..end - 1].to_vec().into();
+    let dump = acl::read(&cut).unwrap();
+    assert_eq!(numbers(&dump.inputs[0]), numbers(&complete.inputs[0]));
+    assert_eq!(numbers(&dump.inputs[1]), numbers(&complete.inputs[1]));
+    let size = complete.outputs[0].data.len();
+    assert_eq!(
+        dump.outputs[0].tensor().unwrap_err().to_string(),
+        format!("truncated: expected {size} bytes from byte {}, found {}", end - size, size - 1)
+    );
+    // Without a buffer, the tensors before it are read, and the value says which part is missing.
+    let cut: Bytes = whole[..whole.len() - 1].to_vec().into();
+    let dump = acl::read(&cut).unwrap();
+    assert_eq!(dump.cut_regions().count(), 1);
+    assert!(dump.outputs[0].tensor().is_ok());
+    let Value::Dict(pairs) = dump.to_value() else { panic!("parts by name") };
+    assert_eq!(pairs.iter().filter(|(_, value)| matches!(value, Value::Unread(_))).count(), 1);
+}

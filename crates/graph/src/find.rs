@@ -21,6 +21,8 @@ pub struct GraphFile {
     pub path: PathBuf,
     /// Its graphs, the root first.
     pub graphs: Vec<Graph>,
+    /// Whether it is a graph of TensorFlow, and not one of GE.
+    pub is_tensorflow: bool,
 }
 
 /// Opens a file, or the graphs of a folder: those of the stage `Build` if there are any, which is what runs; else the
@@ -150,5 +152,6 @@ fn read(path: &Path) -> Result<GraphFile, Error> {
         let fault = Fault::malformed("a graph with operators", "none: this is no graph of GE or TensorFlow");
         return Err(Error::whole(fault).in_file(path));
     }
-    Ok(GraphFile { path: path.to_owned(), graphs })
+    let is_tensorflow = tensorflow::is_message(&bytes);
+    Ok(GraphFile { path: path.to_owned(), graphs, is_tensorflow })
 }

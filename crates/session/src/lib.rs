@@ -141,6 +141,14 @@ pub fn execute<O: Outputs>(
         }
         unmeasured.extend(noise.notes.clone());
     }
+    if target.is_acl() && golden.is_tensorflow() {
+        unmeasured.push(format!(
+            "{} is the dump of an Ascend device and {} is TensorFlow's: the names of their operators differ, and only the \
+             graph of the device pairs them: add --graph GRAPH",
+            target.path.display(),
+            golden.path.display()
+        ));
+    }
     let rule = (request.style != StyleName::Native).then(|| request.style.to_string());
     let around = Surroundings {
         lone_ranks: pairs.lone.len() as u64,

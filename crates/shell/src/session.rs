@@ -1,5 +1,7 @@
 //! One session: lines in, answers out.
 
+use std::path::PathBuf;
+
 use crate::cancel::Cancel;
 use crate::commands::overflow_panels;
 use crate::config::{Config, LogLevel};
@@ -54,9 +56,9 @@ impl Session {
         Session { is_chinese: true, ..self }
     }
 
-    /// The overflows that a device detected, as `ac` shows them.
-    pub fn overflows(&self, limit: usize) -> Reply {
-        self.spoken(overflow_panels::panels(self, limit))
+    /// The overflows that a device detected, as `ac` shows them: those of some files.
+    pub fn overflows(&self, limit: usize, files: &[PathBuf]) -> Reply {
+        self.spoken(overflow_panels::panels(self, limit, Some(files)))
     }
 
     /// The names of operators that begin with a text.
@@ -139,6 +141,10 @@ impl Session {
     /// Without the lines that the configured level silences.
     fn spoken(&self, mut reply: Reply) -> Reply {
         reply.complaints.retain(|line| level_of(line) >= self.log_level);
+        if self.log_level > LogLevel::Info {
+            reply.text =
+                reply.text.split_inclusive('\n').filter(|line| !line.starts_with("[INFO]")).collect();
+        }
         reply
     }
 }

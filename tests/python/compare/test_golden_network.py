@@ -238,3 +238,66 @@ def test_what_is_no_dump_of_a_device_is_said(acl: Path) -> None:
     assert done.returncode == 2
     assert "expected the dump of an Ascend device" in done.stderr
     assert "found TensorFlow dump" in done.stderr
+
+
+LEAF = f"{NPU}/20260101120000/0/ge_default_20260101120001_1/1/0"
+RELU = "Relu.LeNet_fc1_Relu.25.5.1767261601039759"
+
+
+def copied(acl: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(acl / LEAF, folder, copy_function=shutil.copyfile))
+
+
+@pytest.mark.parametrize("side", ["target", "golden"])
+def test_an_unreadable_file_is_not_a_missing_one(acl: Path, tmp_path: Path, side: str) -> None:
+    damaged = copied(acl, tmp_path / "damaged")
+    (damaged / RELU).write_bytes(b"")
+    sides = (damaged, acl / LEAF) if side == "target" else (acl / LEAF, damaged)
+    done = run("compare", *sides, "--graph", acl / GRAPH, "-o", tmp_path / "out")
+    assert done.returncode == 2, done.stdout
+    table = rows(only(tmp_path / "out", "result_*.csv"))
+    reasons = [row[-1] for row in table if "LeNet/fc1/Relu" in row]
+    assert reasons
+    assert all("expected 8 bytes of header length, found 0" in reason for reason in reasons), reasons
+    assert not any("There is no" in reason for reason in reasons)
+
+
+def test_other_files_beside_a_dump_are_named_and_not_read(acl: Path, tmp_path: Path) -> None:
+    mixed = copied(acl, tmp_path / "mixed")
+    np.save(mixed / "note.npy", np.zeros(3))
+    shutil.copyfile(mixed / RELU, mixed / "notes.txt")
+    done = run("compare", mixed, acl / ARRAYS, "--graph", acl / GRAPH)
+    plain = run("compare", acl / LEAF, acl / ARRAYS, "--graph", acl / GRAPH)
+    assert done.returncode == plain.returncode == 1
+    assert "not read: note.npy, notes.txt (2 files)" in done.stderr
+    assert "not read" not in plain.stderr
+
+
+def test_a_graph_of_tensorflow_is_no_graph_of_the_device(acl: Path) -> None:
+    done = run("compare", acl / NPU, acl / ARRAYS, "--graph", acl / META)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "this is a graph of TensorFlow" in done.stderr
+    assert "--golden-graph" in done.stderr
+    missing = run("compare", acl / NPU, acl / ARRAYS, "--graph", acl / "absent.txt")
+    assert missing.returncode == 2
+    assert missing.stderr.count("absent.txt") == 1
+
+
+def test_one_short_tensor_does_not_lose_the_others(acl: Path, tmp_path: Path) -> None:
+    cut = copied(acl, tmp_path / "cut")
+    whole = (cut / RELU).read_bytes()
+    (cut / RELU).write_bytes(whole[:-1])
+    done = run("compare", cut, acl / LEAF, "--graph", acl / GRAPH, "-o", tmp_path / "out")
+    assert done.returncode == 2
+    table = rows(only(tmp_path / "out", "result_*.csv"))
+    found = [labelled(table[0], row) for row in table[1:] if "LeNet/fc1/Relu" in row]
+    by_tensor = {row["TensorIndex"]: row for row in found}
+    assert by_tensor["LeNet/fc1/Relu:input:0"]["CosineSimilarity"] == "1.000000"
+    assert by_tensor["LeNet/fc1/Relu:output:0"]["CosineSimilarity"] == "NaN"
+    assert "truncated" in by_tensor["LeNet/fc1/Relu:output:0"]["CompareFailReason"]
+
+
+def test_without_a_graph_a_note_names_the_option(acl: Path) -> None:
+    done = run("compare", acl / NPU, acl / ARRAYS)
+    assert done.returncode != 0
+    assert "add --graph GRAPH" in done.stderr

@@ -130,8 +130,10 @@ def test_the_environment_is_the_childs_alone_and_its_exit_code_is_passed_on(
     work: Path, action: str, flag: str
 ) -> None:
     (work / "train.py").write_text(SHOW)
+    folder = "precision_data/dump/" + ("npu" if action == "npu_dump" else "overflow")
+    leave = f"mkdir -p {folder} && echo > {folder}/Relu.x.1.2.1767261601039759"
     for code in (0, 7):
-        ended = tool(work, action, f"'{sys.executable}' train.py {code}; exit $?")
+        ended = tool(work, action, f"{leave}; '{sys.executable}' train.py {code}; exit $?")
         assert ended.returncode == code
     seen = json.loads((work / "seen.json").read_text())
     assert seen == {
@@ -148,7 +150,7 @@ def test_the_environment_is_the_childs_alone_and_its_exit_code_is_passed_on(
 
 def test_npu_dump_says_what_did_not_come(work: Path) -> None:
     ended = tool(work, "npu_dump", "echo trained")
-    assert (ended.returncode, ended.stdout) == (0, "trained\n")
+    assert (ended.returncode, ended.stdout) == (2, "trained\n")
     assert "no graph appeared" in ended.stderr
     assert "must not unset DUMP_GE_GRAPH, DUMP_GRAPH_LEVEL and DUMP_GRAPH_PATH" in ended.stderr
     assert "needs session_dump_config or estimator_dump_config" in ended.stderr
@@ -156,7 +158,12 @@ def test_npu_dump_says_what_did_not_come(work: Path) -> None:
     dump = "mkdir -p precision_data/dump/npu && echo > precision_data/dump/npu/Relu.x.1.2.1767261601039759"
     ended = tool(work, "npu_dump", f"{graph} && {dump}")
     assert (ended.returncode, ended.stderr) == (0, "")
+    # What an earlier training left is not this one's.
+    ended = tool(work, "npu_dump", "true")
+    assert ended.returncode == 2
+    assert "this training wrote no NPU dump; the files below ./precision_data are older" in ended.stderr
     ended = tool(work, "npu_overflow", "echo trained")
+    assert ended.returncode == 2
     assert "note: no NPU overflow data: looked in " in ended.stderr
 
 

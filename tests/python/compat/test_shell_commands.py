@@ -612,3 +612,76 @@ def test_overflow_in_chinese(data: Path) -> None:
     assert "a floating-point computation overflowed" in english.stdout
     assert "浮点计算有溢出" in chinese.stdout
     assert "向上溢出" in chinese.stdout
+
+
+RELU = f"{DUMP}/Relu.LeNet_fc1_Relu.25.5.1767261601039759"
+
+
+def result_folders(folder: Path) -> list[Path]:
+    return sorted((folder / "precision_data/temp/vector_compare").iterdir())
+
+
+@pytest.mark.parametrize("side", ["-lt", "-rt"])
+def test_vc_says_why_a_file_cannot_be_read(data: Path, side: str) -> None:
+    shutil.copytree(data / DUMP, data / "whole")
+    (data / RELU).write_bytes(b"")
+    other = "-rt" if side == "-lt" else "-lt"
+    ended = shell(data, f"vc {side} {DUMP} {other} whole\n")
+    assert ended.returncode == 2
+    assert "expected 8 bytes of header length, found 0" in ended.stderr
+    (folder,) = result_folders(data)
+    (result,) = folder.glob("result_*.csv")
+    with result.open(newline="") as lines:
+        reasons = [
+            row["CompareFailReason"]
+            for row in csv.DictReader(lines)
+            if "fc1_Relu" in row["CompareFailReason"]
+        ]
+    assert reasons
+    assert all("expected 8 bytes of header length, found 0" in reason for reason in reasons), reasons
+
+
+def test_vc_with_tensorflow_fails_if_a_file_cannot_be_read(data: Path) -> None:
+    (data / RELU).write_bytes(b"")
+    ended = shell(data, f"vc -lt {DUMP} -rt precision_data/tf/dump -g {GRAPH}\n")
+    assert ended.returncode == 2
+    assert "[ERROR] vc: " in ended.stderr
+    assert "expected 8 bytes of header length, found 0" in ended.stderr
+
+
+def test_each_vc_has_a_folder_of_its_own(data: Path) -> None:
+    shutil.copytree(data / DUMP, data / "whole")
+    shell(data, f"vc -lt {DUMP} -rt whole\n" * 3)
+    folders = result_folders(data)
+    assert [len(list(folder.glob("result_*.csv"))) for folder in folders] == [1, 1, 1]
+    assert shell(data, "vcs\n").stdout.count("[INFO] Find ") == 1
+
+
+def test_messages_name_what_is_missing(data: Path) -> None:
+    unknown = shell(data, "dc zzzz\n").stderr
+    assert "zzzz: no such file, and no dump file or operator of that name" in unknown
+    assert "files of the dumps below precision_data were searched" in unknown
+    assert "no NPU dump" not in unknown
+    assert shell(data, "vc -lt nosuch -rt nosuch2\n").stderr == "[ERROR] vc: nosuch: no such folder\n"
+
+
+def test_the_log_level_silences_information(data: Path) -> None:
+    (data / "quiet.py").write_text('LOG_LEVEL = "WARNING"\n')
+    assert "[INFO]" in shell(data, "ac\n").stdout
+    quiet = shell(data, "ac\n", "--config", "quiet.py").stdout
+    assert "[INFO]" not in quiet
+    assert "LeNet_fc1_MatMul" in quiet
+
+
+def test_long_reasons_are_wrapped(compared: Path) -> None:
+    folder = compared / "precision_data/temp/vector_compare/30000101000000"
+    folder.mkdir()
+    header = "Index,LeftOp,RightOp,TensorIndex,CosineSimilarity,CompareFailReason\n"
+    reason = "a reason of many words " * 20 + "x" * 300
+    (folder / "result_30000101000000.csv").write_text(f"{header}0,a,a,a:output:0,0.5,{reason}\n")
+    shown = shell(compared, "vcs\n").stdout
+    lines = [line for line in shown.splitlines() if line.startswith("│")]
+    assert max(map(len, lines)) <= 120
+    text = "".join(line.strip("│ ") for line in lines)
+    assert text.count("reason") == 20
+    assert text.count("x") == 300

@@ -208,6 +208,9 @@ def test_npu_overflow_as_printed(training: Path) -> None:
     assert "│ [MatMulV2][20] LeNet_fc1_MatMul" in shell(training, "ac\n").stdout
     chinese = tool(training, "--lang", "zh", "npu_overflow", f"'{sys.executable}' LeNet_npu.py")
     assert "向上溢出" in chinese.stdout
+    older = tool(training, "npu_overflow", "true")
+    assert (older.returncode, older.stdout) == (2, "")
+    assert "this training wrote no NPU overflow data" in older.stderr
 
 
 def test_the_loss_scale_of_the_guide(training: Path) -> None:

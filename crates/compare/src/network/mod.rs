@@ -68,7 +68,9 @@ pub struct Network {
     pub step: Option<u64>,
     /// The device, `device0`; empty if the dump does not say it.
     pub device: String,
-    /// What a reader of the rows should know: operators without a graph, files that cannot be read.
+    /// Files of operators that cannot be read, and why.
+    pub problems: Vec<String>,
+    /// What else a reader of the rows should know: operators without a graph, files beside the dump.
     pub notes: Vec<String>,
     npu: NpuDump,
     golden: Golden,
@@ -102,7 +104,12 @@ impl Network {
             }
         }
         match networks.first_mut() {
-            Some(first) => first.notes.append(&mut notes),
+            Some(first) => {
+                first.notes.append(&mut notes);
+                first
+                    .notes
+                    .extend([&target, &golden].iter().flat_map(|dump| dump.problems.listed().to_vec()));
+            }
             None => return Err(NetworkError::NoCounterpart(request.golden.clone())),
         }
         Ok(networks)
@@ -115,8 +122,9 @@ impl Network {
         step: Option<u64>,
         device: &str,
     ) -> Result<Network, NetworkError> {
-        let mut notes = npu.problems().listed().to_vec();
-        notes.extend_from_slice(golden.problems().listed());
+        let mut problems = npu.problems().listed().to_vec();
+        problems.extend_from_slice(golden.problems().listed());
+        let mut notes = Vec::new();
         let npu = NpuDump::of(npu);
         let graph = match &request.graph {
             Some(path) => OpGraph::of_dump(path, &npu)?,
@@ -129,7 +137,17 @@ impl Network {
         let golden = Golden::of(golden, request.golden_graph.as_deref())?;
         let units = unit::units(&graph, &npu);
         let device = device.to_owned();
-        Ok(Network { step, device, notes, npu, golden, graph, units, min_cosine: request.min_cosine })
+        Ok(Network {
+            step,
+            device,
+            problems,
+            notes,
+            npu,
+            golden,
+            graph,
+            units,
+            min_cosine: request.min_cosine,
+        })
     }
 
     /// The number of operators.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// A file or folder cannot be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Read(#[from] ulpscope_formats::Error),
     /// The target is a dump of a different kind.
     #[error(
@@ -49,6 +49,13 @@ pub enum NetworkError {
         /// The operators of the dump.
         dumped: usize,
     },
+    /// The graph is TensorFlow's: it does not say what became of its operators on the device.
+    #[error(
+        "{}: this is a graph of TensorFlow, but --graph expects the one that the device ran (ge_proto_*_Build.txt, or the \
+         folder with it); TensorFlow's graph belongs to --golden-graph",
+        .0.display()
+    )]
+    TensorflowGraph(PathBuf),
     /// No step or device of the target has a counterpart.
     #[error("{}: none of its steps and devices is one of the target's: select them with --step and --rank", .0.display())]
     NoCounterpart(PathBuf),

@@ -10,6 +10,8 @@ use super::below;
 /// The dump of one device and step.
 pub(super) struct NpuDump {
     rank: Rank,
+    /// In order of time. Those that cannot be read are among them: a missing file has a different reason.
+    files: Vec<OperatorFile>,
     /// Numbers of files by operator, in order of time.
     by_name: HashMap<String, Vec<usize>>,
     /// The operators in order of their first execution.
@@ -20,7 +22,12 @@ impl NpuDump {
     pub(super) fn of(rank: Rank) -> NpuDump {
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         let mut order = Vec::new();
-        for (at, file) in rank.operator_files().iter().enumerate().filter(|(_, file)| !file.is_statistics) {
+        let mut files = [rank.operator_files(), rank.unread_operator_files()].concat();
+        // Stable: files without a time stay as they are.
+        files.sort_by_key(|file| {
+            file.name.as_ref().map_or((u64::MAX, 0), |name| (name.timestamp, name.task_id))
+        });
+        for (at, file) in files.iter().enumerate().filter(|(_, file)| !file.is_statistics) {
             let name = flat_name(file);
             let files = by_name.entry(name.to_owned()).or_insert_with(|| {
                 order.push(name.to_owned());
@@ -28,7 +35,7 @@ impl NpuDump {
             });
             files.push(at);
         }
-        NpuDump { rank, by_name, order }
+        NpuDump { rank, files, by_name, order }
     }
 
     /// The operators, as file names have them.
@@ -44,19 +51,19 @@ impl NpuDump {
     /// The files of an operator, by its name in file names, in order of time.
     pub(super) fn files(&self, flat: &str) -> Vec<PathBuf> {
         let numbers = self.by_name.get(flat).map_or(&[][..], Vec::as_slice);
-        numbers.iter().map(|&at| below(&self.rank, &self.rank.operator_files()[at].path)).collect()
+        numbers.iter().map(|&at| below(&self.rank, &self.files[at].path)).collect()
     }
 
     /// The type of an operator, as its file name has it.
     pub(super) fn op_type(&self, flat: &str) -> Option<&str> {
         let &at = self.by_name.get(flat)?.first()?;
-        self.rank.operator_files()[at].name.as_ref().map(|name| name.op_type.as_str())
+        self.files[at].name.as_ref().map(|name| name.op_type.as_str())
     }
 
     /// When an operator ran first.
     pub(super) fn time(&self, flat: &str) -> Option<u64> {
         let &at = self.by_name.get(flat)?.first()?;
-        self.rank.operator_files()[at].name.as_ref().map(|name| name.timestamp)
+        self.files[at].name.as_ref().map(|name| name.timestamp)
     }
 }
 

@@ -55,6 +55,9 @@ impl OpGraph {
     /// The graph of a file or folder that has the operators of a dump: of several, the one that has most of them.
     pub(super) fn of_dump(path: &Path, dump: &NpuDump) -> Result<OpGraph, NetworkError> {
         let files = ulpscope_graph::open(path)?;
+        if let Some(file) = files.iter().find(|file| file.is_tensorflow) {
+            return Err(NetworkError::TensorflowGraph(file.path.clone()));
+        }
         let common = |graph: &OpGraph| dump.names().filter(|name| graph.has_flat(name)).count();
         let graphs = files.into_iter().map(|file| OpGraph::of(file.path, file.graphs));
         let mut best: Option<(usize, OpGraph)> = None;

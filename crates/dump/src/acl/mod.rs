@@ -38,16 +38,17 @@ pub(crate) fn is_name(name: &str) -> bool {
     FileName::parse(name).is_some() || FileName::parse_statistics(name).is_some()
 }
 
-/// Whether these files are an ACL dump and nothing else. Files with names of digits are recognised by their content.
-pub(crate) fn is_dump(folder: &Path, files: &[TensorFile]) -> bool {
+/// The files of an ACL dump, and the others beside them; none if no name is one of an ACL dump. Files with names of
+/// digits are recognised by their content.
+pub(crate) fn dump_files(folder: &Path, files: &[TensorFile]) -> Option<(Vec<TensorFile>, Vec<TensorFile>)> {
     let known =
         |file: &TensorFile| file.named.file_name().and_then(|name| name.to_str()).is_some_and(is_name);
-    let digits = |file: &TensorFile| {
-        let name = file.path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
-        !name.is_empty() && name.iter().all(u8::is_ascii_digit)
-    };
-    files.iter().any(known)
-        && files.iter().all(|file| known(file) || digits(file) && is_acl(&folder.join(&file.path)))
+    if !files.iter().any(known) {
+        return None;
+    }
+    let digits = |file: &TensorFile| own_name(file).bytes().all(|byte| byte.is_ascii_digit());
+    let is_part = |file: &&TensorFile| known(file) || digits(file) && is_acl(&folder.join(&file.path));
+    Some(files.iter().cloned().partition(|file| is_part(&file)))
 }
 
 fn is_acl(path: &Path) -> bool {
@@ -76,6 +77,7 @@ pub(crate) fn op_debug_note(folder: &Path, files: &[TensorFile]) -> Option<Strin
 pub(crate) fn open(folder: &Path, files: &[TensorFile]) -> Rank {
     let mut problems = Problems::default();
     let mut files_found: Vec<OperatorFile> = Vec::new();
+    let mut unread = Vec::new();
     let mut debug = Vec::new();
     for file in files {
         let name = file.named.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -89,7 +91,12 @@ pub(crate) fn open(folder: &Path, files: &[TensorFile]) -> Rank {
         }
         match operator(folder, file, name.as_ref(), is_statistics, &mut problems) {
             Ok(operator) => files_found.push(OperatorFile { path, name, operator, is_statistics }),
-            Err(error) => problems.add(&error),
+            Err(error) => {
+                problems.add(&error);
+                let in_name = name.as_ref().map(FileName::operator);
+                let operator = in_name.unwrap_or_else(|| own_name(file));
+                unread.push(OperatorFile { path, name, operator, is_statistics });
+            }
         }
     }
     let mut files = files_found;
@@ -106,7 +113,7 @@ pub(crate) fn open(folder: &Path, files: &[TensorFile]) -> Rank {
         *execution += 1;
     }
     let overflows = overflow::overflows(folder, &debug, &files, &mut problems);
-    let source = AclSource { folder: folder.to_owned(), files, overflows };
+    let source = AclSource { folder: folder.to_owned(), files, unread, overflows };
     Rank {
         path: folder.to_owned(),
         tool: Tool::Acl,
@@ -142,12 +149,18 @@ fn operator(
             }
         }
     }
-    let digits = || file.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    for error in dump.cut_regions() {
+        problems.add(&error.in_file(&path));
+    }
     Ok(match name {
         Some(name) => name.operator(),
-        None if dump.op_name.is_empty() => digits(),
+        None if dump.op_name.is_empty() => own_name(file),
         None => flat_op_name(&dump.op_name),
     })
+}
+
+fn own_name(file: &TensorFile) -> String {
+    file.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Reads the file of one execution, with the layouts of its tensors.

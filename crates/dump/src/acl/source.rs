@@ -32,6 +32,8 @@ pub(super) struct AclSource {
     pub(super) folder: PathBuf,
     /// In order of time.
     pub(super) files: Vec<OperatorFile>,
+    /// Those that cannot be read: no calls, but their operators ran.
+    pub(super) unread: Vec<OperatorFile>,
     pub(super) overflows: Vec<DeviceOverflow>,
 }
 
@@ -73,6 +75,10 @@ impl Source for AclSource {
 
     fn operator_files(&self) -> &[OperatorFile] {
         &self.files
+    }
+
+    fn unread_operator_files(&self) -> &[OperatorFile] {
+        &self.unread
     }
 
     fn device_overflows(&self) -> &[DeviceOverflow] {

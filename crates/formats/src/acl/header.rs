@@ -163,7 +163,7 @@ fn read_dim_range(file: &Bytes, range: Range<usize>) -> Result<(u64, u64), Error
 }
 
 fn read_region(file: &Bytes, range: Range<usize>) -> Result<(Region, u64), Error> {
-    let mut region = Region { kind: 0, data: Bytes::from(Vec::new()) };
+    let mut region = Region { kind: 0, data: Bytes::from(Vec::new()), cut_short: None };
     let mut size = 0;
     let mut message = Message::new(file, range);
     while let Some(field) = message.next_field()? {

@@ -42,7 +42,7 @@ pub use op_debug::{OpDebug, Unit, UnitState, read_op_debug};
 pub use parts::{FilePart, PartContent};
 pub use statistics::{TensorStatistics, read_statistics};
 pub use status_meaning::StatusMeaning;
-pub use tensor::{DumpTensor, OriginalOp};
+pub use tensor::{CutShort, DumpTensor, OriginalOp};
 
 /// More tensors, buffers or attributes than any operator has. Limits the cost of a file full of empty entries.
 pub const MAX_ENTRIES: usize = 1 << 14;
@@ -81,6 +81,8 @@ pub struct Region {
     pub kind: i32,
     /// Its bytes.
     pub data: Bytes,
+    /// Set if the file ends before the data does.
+    pub cut_short: Option<CutShort>,
 }
 
 /// Bytes of data that each entry has after the header.
@@ -143,30 +145,45 @@ pub fn write(dump: &DumpFile, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 impl DumpFile {
-    /// Assigns the data to the entries, one after the other from `at`. Returns where it ends.
+    /// Assigns the data to the entries, one after the other from `at`. Returns where it ends. A file that ends too early
+    /// keeps what is complete; the rest of its entries are marked. Without anything complete it is refused.
     fn take_data(&mut self, sizes: &Sizes, bytes: &Bytes, mut at: usize) -> Result<usize, Error> {
+        let mut has_data = false;
         let mut take = |name: &str, index: usize, size: u64| {
             let left = bytes.len() - at;
-            let Some(size) = usize::try_from(size).ok().filter(|&size| size <= left) else {
-                let fault = Fault::truncated(format!("{size} bytes from byte {at}"), left.to_string());
-                return Err(Error::at(Place::Part(format!("{name}.{index}")), fault));
-            };
-            let data = bytes.slice(at..at + size);
-            at += size;
-            Ok(data)
+            let whole = usize::try_from(size).ok().filter(|&size| size <= left);
+            let cut_short = whole.is_none().then_some(CutShort { size, at, left });
+            if let Some(cut) = cut_short.filter(|_| !has_data) {
+                return Err(cut.error().in_part(&format!("{name}.{index}")));
+            }
+            has_data |= size > 0;
+            let data = bytes.slice(at..at + whole.unwrap_or(left));
+            at += data.len();
+            Ok((data, cut_short))
         };
-        for (index, (tensor, &size)) in self.inputs.iter_mut().zip(&sizes.inputs).enumerate() {
-            tensor.data = take("input", index, size)?;
+        for (name, tensors, sizes) in
+            [("input", &mut self.inputs, &sizes.inputs), ("output", &mut self.outputs, &sizes.outputs)]
+        {
+            for (index, (tensor, &size)) in tensors.iter_mut().zip(sizes).enumerate() {
+                (tensor.data, tensor.cut_short) = take(name, index, size)?;
+            }
         }
-        for (index, (tensor, &size)) in self.outputs.iter_mut().zip(&sizes.outputs).enumerate() {
-            tensor.data = take("output", index, size)?;
-        }
-        for (index, (region, &size)) in self.buffers.iter_mut().zip(&sizes.buffers).enumerate() {
-            region.data = take("l1buffer", index, size)?;
-        }
-        for (index, (region, &size)) in self.spaces.iter_mut().zip(&sizes.spaces).enumerate() {
-            region.data = take("space", index, size)?;
+        for (name, regions, sizes) in
+            [("l1buffer", &mut self.buffers, &sizes.buffers), ("space", &mut self.spaces, &sizes.spaces)]
+        {
+            for (index, (region, &size)) in regions.iter_mut().zip(sizes).enumerate() {
+                (region.data, region.cut_short) = take(name, index, size)?;
+            }
         }
         Ok(at)
+    }
+
+    /// Why buffers and workspaces cannot be read, where the file ends before them.
+    pub fn cut_regions(&self) -> impl Iterator<Item = Error> {
+        let named = [("l1buffer", &self.buffers), ("space", &self.spaces)].into_iter();
+        let all = named.flat_map(|(name, regions)| {
+            regions.iter().enumerate().map(move |(index, region)| (format!("{name}.{index}"), region))
+        });
+        all.filter_map(|(part, region)| Some(region.cut_short?.error().in_part(&part)))
     }
 }

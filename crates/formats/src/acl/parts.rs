@@ -60,7 +60,10 @@ impl DumpFile {
         for (kind, regions) in [("l1buffer", &self.buffers), ("space", &self.spaces)] {
             for (index, region) in regions.iter().enumerate() {
                 let name = format!("{kind}.{index}");
-                let content = PartContent::Raw(region.data.clone());
+                let content = match region.cut_short {
+                    Some(cut) => PartContent::Unread(cut.error().to_string()),
+                    None => PartContent::Raw(region.data.clone()),
+                };
                 parts.push(FilePart { suffix: name.clone(), name, content, unsure: None });
             }
         }

@@ -34,6 +34,26 @@ pub struct DumpTensor {
     pub dim_range: Vec<(u64, u64)>,
     /// The bytes as dumped; padding may follow the elements.
     pub data: Bytes,
+    /// Set if the file ends before the data does.
+    pub cut_short: Option<CutShort>,
+}
+
+/// Data that the file does not have to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutShort {
+    /// Bytes that the header promises.
+    pub size: u64,
+    /// Where they begin.
+    pub at: usize,
+    /// Bytes that are there.
+    pub left: usize,
+}
+
+impl CutShort {
+    pub(super) fn error(self) -> Error {
+        let CutShort { size, at, left } = self;
+        Error::whole(Fault::truncated(format!("{size} bytes from byte {at}"), left.to_string()))
+    }
 }
 
 /// The operator that produced an output before fusion.
@@ -64,6 +84,7 @@ impl Default for DumpTensor {
             original_op: None,
             dim_range: Vec::new(),
             data: Bytes::from(Vec::new()),
+            cut_short: None,
         }
     }
 }
@@ -72,6 +93,9 @@ impl DumpTensor {
     /// The elements in their dumped layout; bytes after them are padding. They stay in place, except for packed types,
     /// which are unpacked. Paired, quantised and unknown types are refused; their bytes stay in [`DumpTensor::data`].
     pub fn tensor(&self) -> Result<Tensor, Error> {
+        if let Some(cut) = self.cut_short {
+            return Err(cut.error());
+        }
         let dtype = self.data_type.elements().map_err(|what| {
             Error::whole(Fault::Unsupported(format!(
                 "elements of type {} ({what}) are not read; {} raw bytes are kept",

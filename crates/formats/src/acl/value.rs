@@ -28,9 +28,10 @@ impl DumpFile {
         for (name, regions) in [("l1buffer", &self.buffers), ("space", &self.spaces)] {
             for (index, region) in regions.iter().enumerate() {
                 let bytes = Tensor::contiguous(DType::U8, vec![region.data.len()], region.data.clone());
-                let value = match bytes {
-                    Ok(tensor) => Value::Tensor(tensor),
-                    Err(error) => Value::Unread(error.to_string()),
+                let value = match (region.cut_short, bytes) {
+                    (Some(cut), _) => Value::Unread(cut.error().to_string()),
+                    (None, Ok(tensor)) => Value::Tensor(tensor),
+                    (None, Err(error)) => Value::Unread(error.to_string()),
                 };
                 pairs.push((Value::Str(format!("{name}.{index}")), value));
             }
@@ -47,11 +48,11 @@ impl DumpFile {
         for (name, tensor) in value.tensors() {
             let data = packed(tensor);
             if tensor.dtype() == DType::U8 && name.starts_with("l1buffer.") {
-                dump.buffers.push(Region { kind: 0, data });
+                dump.buffers.push(Region { kind: 0, data, cut_short: None });
                 continue;
             }
             if tensor.dtype() == DType::U8 && name.starts_with("space.") {
-                dump.spaces.push(Region { kind: 0, data });
+                dump.spaces.push(Region { kind: 0, data, cut_short: None });
                 continue;
             }
             let Some(data_type) = DataType::of(tensor.dtype()) else {

@@ -78,7 +78,7 @@ impl NetworkOutcome {
             step: network.step,
             device: network.device.clone(),
             operators: network.units(),
-            notes: network.notes.clone(),
+            notes: [network.problems.as_slice(), &network.notes].concat(),
             ..NetworkOutcome::default()
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Reply {
         reply.add(result_summary::of_file(file, result_summary::COSINE, limit));
     }
     reply.add(fusion::panels(session));
-    reply.add(overflow_panels::panels(session, limit));
+    reply.add(overflow_panels::panels(session, limit, None));
     reply.add(graphs(session));
     // What is missing is named above. Nothing at all is a mistake of the folder.
     if reply.text.is_empty() && reply.ending == Ending::Done {

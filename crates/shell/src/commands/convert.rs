@@ -142,12 +142,19 @@ fn in_dump(session: &Session, name: &str) -> Result<Sources, String> {
             || file.name.as_ref().is_some_and(|parts| parts.op_name == operator)
     };
     let mut problems = Problems::default();
-    let files: Vec<NpuFile> = dumped(session, &mut problems).into_iter().filter(is_meant).collect();
+    let (files, others): (Vec<NpuFile>, Vec<NpuFile>) =
+        dumped(session, &mut problems).into_iter().partition(is_meant);
     if files.is_empty() {
-        let missing = session.folders.missing(DataKind::NpuDump);
+        let searched = match others.len() {
+            0 => session.folders.missing(DataKind::NpuDump),
+            count => {
+                let root = session.folders.root().display();
+                format!("{count} files of the dumps below {root} were searched")
+            }
+        };
         let unread: String = problems.listed().iter().map(|problem| format!("; {problem}")).collect();
         return Err(format!(
-            "{name}: no such file, and no dump file or operator of that name ({missing}){unread}"
+            "{name}: no such file, and no dump file or operator of that name ({searched}){unread}"
         ));
     }
     let files = files.into_iter().map(|file| Source { file, below: PathBuf::new() }).collect();

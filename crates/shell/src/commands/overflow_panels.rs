@@ -1,5 +1,7 @@
 //! The overflows that a device detected, one panel for each op-debug file: the operator, what happened, its tensors.
 
+use std::path::PathBuf;
+
 use ulpscope_compare::overflow::{DetectedOverflow, DetectedTensor, device_overflows};
 use ulpscope_dump::{Dump, Problems, Select};
 use ulpscope_formats::acl::{FileName, StatusMeaning};
@@ -14,8 +16,8 @@ use crate::reply::{Ending, Reply};
 use crate::session::Session;
 use crate::tensor_text::extrema;
 
-/// Shows at most `limit` operators.
-pub(crate) fn panels(session: &Session, limit: usize) -> Reply {
+/// Shows at most `limit` operators: of all op-debug files of the newest run, or only of those among `files`.
+pub(crate) fn panels(session: &Session, limit: usize, files: Option<&[PathBuf]>) -> Reply {
     let mut reply = Reply::default();
     let mut problems = Problems::default();
     let mut found: Vec<DetectedOverflow> = Vec::new();
@@ -26,7 +28,12 @@ pub(crate) fn panels(session: &Session, limit: usize) -> Reply {
         match Dump::open(&run, &Select::default()) {
             Ok(dump) => {
                 dump.problems.listed().iter().for_each(|problem| reply.error(format!("ac: {problem}")));
-                found.extend(device_overflows(&dump, &mut problems));
+                let is_asked = |one: &DetectedOverflow| {
+                    let is_its =
+                        |path: &PathBuf| path.starts_with(&run) && path.ends_with(&one.detected.file);
+                    files.is_none_or(|files| files.iter().any(is_its))
+                };
+                found.extend(device_overflows(&dump, &mut problems).into_iter().filter(is_asked));
             }
             Err(error) => problems.add(&error),
         }

@@ -160,7 +160,7 @@ impl TensorResult {
             line = if line.is_empty() { next } else { format!("{line} {next}") };
         }
         lines.extend((!line.is_empty()).then(|| format!("   {line}")));
-        lines.extend((!self.reason.is_empty()).then(|| format!("   {}", self.reason)));
+        lines.extend(wrapped(&self.reason).into_iter().map(|line| format!("   {line}")));
         lines
     }
 }
@@ -222,6 +222,30 @@ fn operators(sheet: &Sheet) -> Result<Vec<ComparedOp>, String> {
         }
     }
     Ok(ops)
+}
+
+/// A text in lines of at most the width of a panel, broken between words; a longer word is cut.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut room = 0;
+    for word in text.split_whitespace() {
+        let letters: Vec<char> = word.chars().collect();
+        for part in letters.chunks(LINE_WIDTH) {
+            let length = part.len();
+            match lines.last_mut().filter(|_| length < room) {
+                Some(line) => {
+                    line.push(' ');
+                    line.extend(part);
+                    room -= length + 1;
+                }
+                None => {
+                    lines.push(part.iter().collect());
+                    room = LINE_WIDTH - length;
+                }
+            }
+        }
+    }
+    lines
 }
 
 /// The numbers of a row that were computed.

@@ -9,6 +9,9 @@
 mod network;
 mod npu_dumps;
 
+use std::cell::OnceCell;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -48,8 +51,8 @@ pub(crate) fn parse(session: &Session, options: &Options) -> Reply {
 
 /// precision_tool: `-g` is a graph, which two NPU dumps do not need.
 pub(crate) fn precision_tool(session: &Session, options: &Options) -> Reply {
-    let moment = jiff::Zoned::now().strftime("%Y%m%d%H%M%S").to_string();
-    let folder = || output_folder(None, &session.folders.results().join(&moment));
+    let made = OnceCell::new();
+    let folder = || made.get_or_init(|| new_folder(&session.folders.results())).clone();
     let graph = options.text("-g").map(Path::new);
     match ["-lt", "-rt"].map(|option| options.text(option).map(|side| spelled(Path::new(side)))) {
         [Some(mine), Some(golden)] => compare_sides(session, [&mine, &golden], graph, &folder),
@@ -60,6 +63,9 @@ pub(crate) fn precision_tool(session: &Session, options: &Options) -> Reply {
 
 /// Compares two folders: the right one decides how. Its worst operators follow.
 fn compare_sides(session: &Session, sides: [&Path; 2], graph: Option<&Path>, folder: Folder<'_>) -> Reply {
+    if let Some(side) = sides.iter().find(|side| !side.exists()) {
+        return Reply::failed(format!("vc: {}: no such folder", side.display()));
+    }
     let started = Instant::now();
     let is_npu = npu_files(sides[1], &mut Problems::default()).iter().any(NpuFile::is_of_operator);
     let compared = if is_npu {
@@ -129,6 +135,21 @@ fn closing_lines(reply: &mut Reply, path: &Path, started: Instant) {
     let seconds = started.elapsed().as_secs();
     reply.line(&format!("[INFO] The comparison result have been written to \"{}\".", path.display()));
     reply.line(&format!("[INFO] The command was completed and took {seconds} seconds."));
+}
+
+/// Makes the folder of a run below that of all results, named after the first second that no other run has taken.
+fn new_folder(results: &Path) -> Result<PathBuf, String> {
+    let results = output_folder(None, results)?;
+    let mut moment = jiff::Zoned::now();
+    loop {
+        let folder = results.join(moment.strftime("%Y%m%d%H%M%S").to_string());
+        let next = moment.checked_add(jiff::ToSpan::second(1));
+        match (fs::create_dir(&folder), next) {
+            (Ok(()), _) => return Ok(folder),
+            (Err(error), Ok(next)) if error.kind() == ErrorKind::AlreadyExists => moment = next,
+            (Err(error), _) => return Err(format!("cannot make the folder {}: {error}", folder.display())),
+        }
+    }
 }
 
 /// The first name `result_{14 digits}.csv` that is not taken.

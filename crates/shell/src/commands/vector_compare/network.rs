@@ -38,6 +38,7 @@ pub(super) fn compare(
     let mut reply = Reply::default();
     let mut last: Option<PathBuf> = None;
     for network in &networks {
+        network.problems.iter().for_each(|problem| reply.error(format!("vc: {problem}")));
         network.notes.iter().for_each(|note| reply.warning(note.clone()));
         let path = result_path(&folder);
         let not_compared =

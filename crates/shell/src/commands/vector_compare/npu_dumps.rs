@@ -150,22 +150,26 @@ struct Compared {
 
 impl Pair {
     fn rows(&self) -> Compared {
-        let mut problems = Vec::new();
-        let mut open = |file: &Option<NpuFile>| {
-            file.as_ref().and_then(|file| read(file).map_err(|problem| problems.push(problem)).ok())
+        let open = |file: &Option<NpuFile>| match file.as_ref().map(read) {
+            None => (None, None),
+            Some(Ok(dump)) => (Some(dump), None),
+            Some(Err(problem)) => (None, Some(problem)),
         };
-        let (mine, golden) = (open(&self.mine), open(&self.golden));
+        let ((mine, my_problem), (golden, golden_problem)) = (open(&self.mine), open(&self.golden));
+        let problems: Vec<String> = [&my_problem, &golden_problem].into_iter().flatten().cloned().collect();
         let (op_type, flat_name) = (&self.op_type, &self.flat_name);
         let mut names = [&mine, &golden].into_iter().flatten().map(|dump| dump.op_name.clone());
         let name = names.find(|name| !name.is_empty()).unwrap_or_else(|| flat_name.clone());
         drop(names);
         let mut rows = Vec::new();
         let Some(mine) = mine else {
-            let reason = match &self.mine {
+            let reason = match &my_problem {
                 None => format!(
                     "[{name}] There is no dump file for my output operator \"{name}\". The type is {op_type}."
                 ),
-                Some(_) => format!("[{name}] The dump file of my output operator \"{name}\" cannot be read."),
+                Some(why) => {
+                    format!("[{name}] The dump file of my output operator \"{name}\" cannot be read: {why}.")
+                }
             };
             let none = Algorithms::none(reason);
             rows.push(row(op_type, [&name, &name], [None, None], MISSING.to_owned(), &none));
@@ -177,7 +181,12 @@ impl Pair {
             for index in 0..left.len().max(right.len()) {
                 let label = format!("{name}:{io}:{index}");
                 let sides = [left.get(index), right.get(index)];
-                let measured = self.measure(sides, &name, &label);
+                let measured = match &golden_problem {
+                    Some(why) => Algorithms::none(format!(
+                        "[{name}] The ground truth dump file cannot be read: {why}."
+                    )),
+                    None => self.measure(sides, &name, &label),
+                };
                 rows.push(row(op_type, [&name, theirs], sides, label, &measured));
             }
         }
