@@ -253,8 +253,11 @@ def is_freed(tensor: torch.Tensor) -> bool:
     The storage itself is not asked: its Python object would count as a user of the memory, and torch would no
     longer add gradients in place.
     """
-    has_elements = tensor.numel() > 0
-    return has_elements and torch._C._data_address(tensor) == 0 and _has_addresses(tensor.device)
+    return tensor.numel() > 0 and _address(tensor) == 0 and _has_addresses(tensor.device)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return int(torch._C._data_address(tensor))  # type: ignore[attr-defined]
 
 
 def _has_addresses(device: torch.device) -> bool:
@@ -262,7 +265,7 @@ def _has_addresses(device: torch.device) -> bool:
     known = _addressed.get(device.type)
     if known is None:
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-            known = torch._C._data_address(torch.empty(1, device=device)) != 0
+            known = _address(torch.empty(1, device=device)) != 0
         _addressed[device.type] = known
     return known
 
