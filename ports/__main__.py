@@ -53,7 +53,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--old", type=Path, default=ROOT / ".venv-ports-old", help="environment with the older release"
     )
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the dumps there")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the dumps there, and use those that are")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write one row per case there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there")
     parser.add_argument("--read", type=Path, metavar="FILE", help="run nothing: show what --json wrote")
@@ -103,7 +103,8 @@ def run(found: list[Case], options: argparse.Namespace) -> list[Outcome]:
     with tempfile.TemporaryDirectory(prefix="ports-") as scratch:
         folder = options.keep or Path(scratch)
         environments = {"new": options.new, "old": options.old}
-        free = [Captures(environments, folder.resolve() / str(number)) for number in range(options.jobs)]
+        places = [folder.resolve() / ("" if options.keep else str(number)) for number in range(options.jobs)]
+        free = [Captures(environments, place) for place in places]
         pool = ThreadPoolExecutor(options.jobs)
 
         def work(group: list[Case]) -> None:

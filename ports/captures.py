@@ -33,8 +33,13 @@ class Captured:
     """The edited lines."""
 
 
+def spans_of(read: list[list[Any]]) -> tuple[Span, ...]:
+    """The edited lines, as a worker reports them."""
+    return tuple((path, first, last) for path, first, last in read)
+
+
 class Captures:
-    """Makes dumps below a folder and remembers them."""
+    """Makes dumps below a folder and remembers them; those that an earlier run left there are used again."""
 
     def __init__(self, environments: dict[str, Path], folder: Path) -> None:
         self._environments, self._folder = environments, folder
@@ -75,6 +80,9 @@ class Captures:
 
     def _make(self, run: Run, task: str, backward: bool, name: str) -> Captured:
         dump, results = self._folder / name, self._folder / f"{name}.pt"
+        done = self._folder / f"{name}.json"
+        if done.exists():
+            return Captured(dump, results, spans_of(json.loads(done.read_text())))
         request: dict[str, Any] = {
             "program": run.program,
             "options": dict(run.options),
@@ -97,13 +105,16 @@ class Captures:
         answer = json.loads(line)
         if "error" in answer:
             raise CaptureError(f"{run.program}: {answer['error']}")
-        return Captured(dump, results, tuple((path, first, last) for path, first, last in answer["spans"]))
+        # Written last: what it stands beside is whole.
+        done.write_text(json.dumps(answer["spans"]))
+        return Captured(dump, results, spans_of(answer["spans"]))
 
     def forget(self) -> None:
         """Removes every dump."""
         for captured in self._made.values():
             shutil.rmtree(captured.dump, ignore_errors=True)
             captured.results.unlink(missing_ok=True)
+            captured.results.with_suffix(".json").unlink(missing_ok=True)
         self._made.clear()
 
     def close(self) -> None:

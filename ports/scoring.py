@@ -5,8 +5,9 @@ A healthy port is scored by its exit code and the calls that are named. A bug is
 | place | the first answer is |
 |---|---|
 | `exact` | a call of the edited lines, or one that the case names |
+| `cut` | another call, but at most 12 calls are named in all and an exact one is among them; or a region of at \
+most 12 calls on either side has it |
 | `module` | another call of the same module, or the module |
-| `cut` | elsewhere, but at most 12 calls are named in all and an exact one is among them |
 | `elsewhere` | another call |
 | `nothing` | missing: no call is named, and the exit code is not 0 |
 | `clean` | missing, and the exit code is 0 although the final results differ: the worst answer |
@@ -40,6 +41,9 @@ class Answer:
     module: str | None
     kind: str
     confidence: float
+    region: tuple[str, ...] = ()
+    """The calls of the target that compute between what agrees and what differs, if the programs part there."""
+    golden_region: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,14 @@ def is_exact(answer: Answer, truth: Truth) -> bool:
     return any(fnmatchcase(answer.call, pattern) for pattern in truth.patterns)
 
 
+def in_region(answer: Answer, truth: Truth) -> bool:
+    """Whether a region of at most 12 calls on either side has the planted call."""
+    sizes = (len(answer.region), len(answer.golden_region))
+    calls = {forward_name(call) for call in answer.region}
+    golden_calls = {forward_name(call) for call in answer.golden_region}
+    return max(sizes) <= CUT and bool(calls & truth.calls or golden_calls & truth.golden_calls)
+
+
 def place(
     answers: Sequence[Answer], truth: Truth, target: Dump, exit_code: int, final_error: float | None
 ) -> str:
@@ -109,18 +121,28 @@ def place(
     first = answers[0]
     if is_exact(first, truth):
         return "exact"
+    if len(answers) <= CUT and any(is_exact(answer, truth) or in_region(answer, truth) for answer in answers):
+        return "cut"
     path = target.module_of(first.call)
     if path is not None and path in truth.modules:
         return "module"
-    if len(answers) <= CUT and any(is_exact(answer, truth) for answer in answers):
-        return "cut"
     return "elsewhere"
 
 
 def answers_of(result: dict[str, Any]) -> list[Answer]:
     """The calls that a comparison's result.json names, in its order."""
     return [
-        Answer(one["call"], one.get("golden_call"), one.get("module"), one["kind"], one["confidence"])
+        Answer(
+            one["call"],
+            one.get("golden_call"),
+            one.get("module"),
+            one["kind"],
+            one["confidence"],
+            *(
+                tuple(call["name"] for call in (one.get("region") or {}).get(side, {}).get("computing", ()))
+                for side in ("target", "golden")
+            ),
+        )
         for rank in result["ranks"]
         for one in rank.get("divergences", ())
     ]

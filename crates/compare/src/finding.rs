@@ -95,6 +95,8 @@ pub enum FindingCause {
     NonFinite,
     /// NaN or infinite on both sides.
     BothNonFinite,
+    /// Two programs compute the same up to some values and not from others on; the calls between them differ.
+    Region(Box<Region>),
     /// The rule of an older tool, which knows no causes.
     Rule,
 }
@@ -136,6 +138,7 @@ impl FindingCause {
             FindingCause::BothNonFinite => {
                 "none of its inputs has them, and both runs fail in the same way".to_owned()
             }
+            FindingCause::Region(region) => words::region(region),
             FindingCause::Rule => "the first row that fails by the rule of this style".to_owned(),
         }
     }
@@ -169,9 +172,43 @@ impl FindingCause {
             | FindingCause::GivenShape
             | FindingCause::NonFinite
             | FindingCause::BothNonFinite
+            | FindingCause::Region(_)
             | FindingCause::Rule => plain,
         }
     }
+}
+
+/// Calls of both sides that lie between values that agree and the first that do not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Region {
+    /// Calls of the target, the most suspect first.
+    pub target: RegionCalls,
+    /// Likewise of the golden.
+    pub golden: RegionCalls,
+    /// The golden's call that takes the place of the first.
+    pub partner: Option<String>,
+    /// Calls whose results go into it and agree: of the target, and what corresponds to it in the golden.
+    pub after: Vec<[String; 2]>,
+    /// The calls at its end, whose results do not agree.
+    pub before: [String; 2],
+}
+
+/// Calls of one side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RegionCalls {
+    /// Those that compute, the most suspect first.
+    pub computing: Vec<RegionCall>,
+    /// Those that only move elements, or compute from no parameter: masks, positions.
+    pub others: Vec<RegionCall>,
+}
+
+/// A call and its source line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RegionCall {
+    /// Its name.
+    pub name: String,
+    /// The line that makes it, where the dump says.
+    pub code: Option<String>,
 }
 
 /// What explanations have to know of a cause besides its sentence.
@@ -244,6 +281,8 @@ pub(crate) enum DetectedCause {
     Cut,
     /// A scalar argument differs, and only gradients show it.
     ArgumentInBackward,
+    /// Two programs part among some calls.
+    Region,
 }
 
 /// What the rows of a call show, for causes that need it.
@@ -261,6 +300,8 @@ pub(crate) struct CauseDetails {
     pub(crate) left: String,
     /// Whether an input has a different shape.
     pub(crate) input_shape_differs: bool,
+    /// The calls among which two programs part.
+    pub(crate) region: Option<Region>,
 }
 
 impl DetectedCause {
@@ -285,6 +326,9 @@ impl DetectedCause {
             DetectedCause::Shape => FindingCause::Shape,
             DetectedCause::NonFinite => FindingCause::NonFinite,
             DetectedCause::BothBroken => FindingCause::BothNonFinite,
+            DetectedCause::Region => {
+                details.region.map_or(FindingCause::Made, |region| FindingCause::Region(Box::new(region)))
+            }
         }
     }
 }

@@ -46,7 +46,8 @@ pub use divergence_entry::DivergenceEntry;
 pub use fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
 pub use final_result::{FinalResult, UnexplainedStep};
 pub use finding::{
-    CauseRemark, CauseTraits, Finding, FindingCause, FindingKind, Measure, Part, Precision, ShowsIn,
+    CauseRemark, CauseTraits, Finding, FindingCause, FindingKind, Measure, Part, Precision, Region,
+    RegionCall, RegionCalls, ShowsIn,
 };
 pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, first_divergence, pair_ranks};
 pub use mapping::Mapping;

@@ -178,6 +178,7 @@ pub(crate) fn not_computed(cause: DetectedCause) -> Option<&'static str> {
         DetectedCause::Between => Some("what changed the tensor was not recorded"),
         DetectedCause::Wiring => Some("the two runs take an argument from different calls"),
         DetectedCause::Left => Some("no single call computes what a step leaves in a parameter"),
+        DetectedCause::Region => Some("the two programs compute it by different calls"),
         DetectedCause::Cut | DetectedCause::ArgumentInBackward => {
             Some("what the two sides do differently shows in other calls")
         }
@@ -208,6 +209,7 @@ fn undecided(cause: DetectedCause) -> Option<&'static str> {
         | DetectedCause::Between
         | DetectedCause::Wiring
         | DetectedCause::Left
+        | DetectedCause::Region
         | DetectedCause::Cut
         | DetectedCause::ArgumentInBackward => Some("replay does not decide it"),
     }

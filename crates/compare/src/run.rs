@@ -458,6 +458,14 @@ fn call_name(unit: &Judged, target: &Rank, golden: &Rank) -> Option<String> {
     named.or_else(|| unit.golden.map(|call| golden.name(call)))
 }
 
+/// The golden's call in the place of one that only the target makes, where two programs part.
+fn partner_in_region(unit: &Judged) -> Option<String> {
+    match &unit.finding.as_ref()?.cause {
+        FindingCause::Region(region) => region.partner.clone(),
+        _ => None,
+    }
+}
+
 fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Rank) -> Divergence {
     let stack = unit.target.and_then(|call| target.stack(call));
     let stack = stack.or_else(|| unit.golden.and_then(|call| golden.stack(call))).unwrap_or_default();
@@ -465,7 +473,7 @@ fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Ra
     let entry = unit.finding.as_ref().map_or(row, |finding| finding.entry.as_str());
     Divergence {
         call: call_name(unit, target, golden).unwrap_or_else(|| row.to_owned()),
-        golden_call: unit.golden.map(|call| golden.name(call)),
+        golden_call: unit.golden.map(|call| golden.name(call)).or_else(|| partner_in_region(unit)),
         module: module.or_else(|| unit.golden.and_then(|call| golden.parent(call))),
         code: own_line(&stack),
         golden_code: unit.golden.and_then(|call| golden.stack(call)).and_then(|stack| own_line(&stack)),

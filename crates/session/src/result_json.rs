@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use ulpscope_compare::{
-    ClassCounts, Counts, Divergence, Matching, Partnerless, Proof, ProofVerdict, RankOutcome, RankResult,
-    Row, Share, Side,
+    ClassCounts, Counts, Divergence, FindingCause, Matching, Partnerless, Proof, ProofVerdict, RankOutcome,
+    RankResult, Region, Row, Share, Side,
 };
 
 use crate::explanation::explain;
@@ -111,6 +111,7 @@ pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
     let value = json!({
         "call": first.call,
         "golden_call": first.golden_call,
+        "region": region(first),
         "module": first.module,
         "code": first.code,
         "golden_code": first.golden_code,
@@ -132,6 +133,14 @@ pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields,
         _ => Map::new(),
+    }
+}
+
+/// The calls among which two programs part.
+fn region(first: &Divergence) -> Option<&Region> {
+    match &first.finding.cause {
+        FindingCause::Region(region) => Some(region),
+        _ => None,
     }
 }
 

@@ -59,7 +59,7 @@ impl<'a> Calls<'a> {
         Operation::of(self.rank.base(of.base), of.kind == CallKind::Backward)
     }
 
-    fn named(&self, name: &str) -> Option<usize> {
+    pub(super) fn named(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 }

@@ -15,6 +15,7 @@ mod cast;
 mod columns;
 mod conclude;
 mod conclusion;
+mod correspondence;
 mod expect;
 mod extent;
 mod final_results;
@@ -29,6 +30,7 @@ mod non_finite;
 mod observed;
 mod operation;
 mod parts;
+mod ports;
 mod proofs;
 mod regions;
 mod remarks;
@@ -50,7 +52,7 @@ use ulpscope_dump::{Content, Entry, Error, Rank, Task};
 
 use crate::fact::Fact;
 use crate::final_result::{FinalResult, UnexplainedStep};
-use crate::finding::Finding;
+use crate::finding::{Finding, Region, RegionCall, RegionCalls};
 use crate::note::Note;
 use crate::pairing::{
     CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
@@ -64,6 +66,7 @@ use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
 use conclude::conclude;
 use conclusion::Conclusion;
+use correspondence::Cut;
 use final_results::{Guarded, Unexplained, guard};
 use flow::{Calls, Flow};
 use kept::{Kept, Trained};
@@ -74,6 +77,9 @@ use proofs::Proofs;
 use routes::Routes;
 use side_branches::side_branches;
 use values::plain;
+
+/// Calls of a region that are named.
+const MOST_NAMED: usize = 1000;
 
 /// The native style.
 #[derive(Debug, Default)]
@@ -139,6 +145,10 @@ struct Hindsight<'a> {
     in_backward: HashSet<usize>,
     /// What replay says.
     proofs: Proofs<'a>,
+    /// Whether two different programs have the same final results, which vouch for calls without partner.
+    is_port_clean: bool,
+    /// The calls among which two programs part, and the unit of the first.
+    region: Option<(usize, Region)>,
 }
 
 impl Plan for NativePlan<'_> {
@@ -205,18 +215,24 @@ impl<'a> NativePlan<'a> {
         let trained = trained.map(|step| Trained::of(step, &observed, &self.target));
         let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
         let mut proofs = Proofs::of(self.proving);
+        let port = ports::judge(&observed, &flow, &kept, [&self.target, &self.golden]);
         // What is refuted is concluded anew; each round decides a call that was not decided before.
-        let (conclusions, routes, origins, guarded) = loop {
-            let (conclusions, routes, origins) =
-                conclude(&observed, (&flow, &kept), &noise, trained, &proofs.decided);
-            let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
-            let guarded = match is_blamed {
-                true => Guarded::default(),
-                false => guard(&observed, &flow, &noise, proofs.is_any_refuted()),
-            };
-            let step = guarded.unexplained.as_ref().and_then(|found| Some(found.step?.unit));
-            if !proofs.examine(&observed, &flow, &conclusions, step) {
-                break (conclusions, routes, origins, guarded);
+        let (conclusions, routes, origins, guarded) = if let Some(port) = &port {
+            let guarded = Guarded { is_complete: port.cut.is_none(), ..Guarded::default() };
+            (port.conclusions.clone(), Routes::default(), Origins::of(&observed, trained), guarded)
+        } else {
+            loop {
+                let (conclusions, routes, origins) =
+                    conclude(&observed, (&flow, &kept), &noise, trained, &proofs.decided);
+                let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
+                let guarded = match is_blamed {
+                    true => Guarded::default(),
+                    false => guard(&observed, &flow, &noise, proofs.is_any_refuted()),
+                };
+                let step = guarded.unexplained.as_ref().and_then(|found| Some(found.step?.unit));
+                if !proofs.examine(&observed, &flow, &conclusions, step) {
+                    break (conclusions, routes, origins, guarded);
+                }
             }
         };
         let mut downstream = vec![0; observed.len()];
@@ -227,6 +243,20 @@ impl<'a> NativePlan<'a> {
         let mut joined = flow.joined(&observed, &kept);
         let side_branches = side_branches(&observed, &flow, &joined);
         side_branches.iter().for_each(|&at| joined[at] = true);
+        let is_port_clean = match &port {
+            Some(port) => port.cut.is_none(),
+            // Where nothing is to blame, calls without partner are vouched for by final results.
+            None => {
+                let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
+                !is_blamed
+                    && guarded.unexplained.is_none()
+                    && joined.contains(&false)
+                    && ports::agree(&flow, &kept, [&self.target, &self.golden])
+            }
+        };
+        let region = port
+            .and_then(|port| port.cut)
+            .and_then(|cut| Some((flow.unit_of[0][*cut.target.first()?]?, self.region(&cut))));
         Hindsight {
             joined,
             side_branches,
@@ -239,6 +269,30 @@ impl<'a> NativePlan<'a> {
             origins,
             guarded,
             proofs,
+            region,
+            is_port_clean,
+        }
+    }
+
+    /// The names and lines of the calls among which two programs part.
+    fn region(&self, cut: &Cut) -> Region {
+        let call = |calls: &Calls<'_>, call: usize| RegionCall {
+            name: calls.rank.name(call),
+            code: calls.rank.stack(call).and_then(|stack| crate::stack::own_line(&stack)),
+        };
+        let named = |calls: &Calls<'_>, all: &[usize], computing: usize| {
+            let all: Vec<RegionCall> = all.iter().take(MOST_NAMED).map(|&at| call(calls, at)).collect();
+            let (computing, others) = all.split_at(computing.min(all.len()));
+            RegionCalls { computing: computing.to_vec(), others: others.to_vec() }
+        };
+        let pair =
+            |[target, golden]: [usize; 2]| [self.target.rank.name(target), self.golden.rank.name(golden)];
+        Region {
+            target: named(&self.target, &cut.target, cut.named),
+            golden: named(&self.golden, &cut.golden, cut.golden_named),
+            partner: cut.partner.map(|call| self.golden.rank.name(call)),
+            after: cut.after.iter().take(MOST_NAMED).map(|&calls| pair(calls)).collect(),
+            before: pair(cut.before),
         }
     }
 
@@ -250,8 +304,16 @@ impl<'a> NativePlan<'a> {
         let origins = &known.origins;
         let left = known.kept.first_apart.as_ref().filter(|left| left.by == unit);
         let left = left.map(|left| left.name.as_str());
-        let settling =
-            verdict::Settling { conclusion, observed, origins, from, left, name: self.name(observed) };
+        let region = known.region.as_ref().filter(|(first, _)| *first == unit).map(|(_, region)| region);
+        let settling = verdict::Settling {
+            conclusion,
+            observed,
+            origins,
+            from,
+            left,
+            region,
+            name: self.name(observed),
+        };
         judged.refuted = known.proofs.refuted(unit).and_then(|refuted| {
             let settling = verdict::Settling { conclusion: refuted, from: None, ..settling.clone() };
             Some(settling.refuted(known.proofs.proof(unit, observed, refuted)?, judged))
@@ -271,6 +333,7 @@ impl<'a> NativePlan<'a> {
         let mut lone = entries.filter(|entry| matches!(entry.state, observed::Seeing::Lone(_)));
         for partnerless in &mut judged.partnerless {
             partnerless.is_joined = match observed.is_lone() {
+                _ if known.is_port_clean => true,
                 true => known.joined[unit],
                 false => lone.next().is_some_and(is_harmless),
             };

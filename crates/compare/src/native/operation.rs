@@ -6,6 +6,8 @@ use super::sensitivity::Family;
 /// What is known of the operation of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
+    /// Stands for its name, the same for `Torch.add`, `Tensor.__iadd__` and `Aten.add.Tensor`.
+    pub(super) name: u64,
     /// How errors are handed on.
     pub(super) family: Family,
     /// Whether its derivative jumps: an error next to nothing lets a gradient pass or not.
@@ -37,6 +39,8 @@ pub(super) struct Operation {
     pub(super) keeps_places: bool,
     /// Whether it may put elements in another order.
     pub(super) reorders: bool,
+    /// Whether it shows the same elements in another shape, some of them several times.
+    pub(super) is_view: bool,
     /// Whether it puts something else in the place of elements.
     pub(super) is_cover: bool,
     /// Whether it normalises, scales by one tensor and adds another, the last it takes.
@@ -148,6 +152,9 @@ const REORDERS: [&str; 33] = [
     "cat",
 ];
 
+/// The same elements in another shape, or several times.
+const VIEWS: [&str; 6] = ["expand", "expand_as", "repeat_interleave", "squeeze", "unsqueeze", "as_strided"];
+
 const DRAWS: [&str; 24] = [
     "rand",
     "randn",
@@ -191,6 +198,8 @@ impl Operation {
         let family = if is_module { Family::Other } else { Family::of(base, is_backward) };
         let mixes = ["softmax", "_norm", "attention", "pool", "loss", "entropy", "lstm", "gru"];
         Operation {
+            name: hashed(&crate::pairing::operation_of(base)),
+            is_view: VIEWS.contains(&name),
             family,
             ignores_values: name.ends_with("_like") && !is_draw || name.starts_with("new_"),
             reduces: matches!(name, "sum" | "mean" | "prod" | "norm" | "var" | "std" | "logsumexp")

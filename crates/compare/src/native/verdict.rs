@@ -14,7 +14,7 @@ use super::noise::Heard;
 use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::{ACCUMULATOR, looks_like};
 use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain};
-use crate::finding::{CauseDetails, Finding, FindingCause, FindingKind, Measure, Part, Precision};
+use crate::finding::{CauseDetails, Finding, FindingCause, FindingKind, Measure, Part, Precision, Region};
 use crate::origins::TakenOrigin;
 use crate::proof::Proof;
 use crate::style::{Judged, Row, Side, Verdict};
@@ -116,6 +116,8 @@ pub(super) struct Settling<'a> {
     pub(super) from: Option<String>,
     /// What it leaves as another.
     pub(super) left: Option<&'a str>,
+    /// The calls among which the two programs part, if it is the first of them.
+    pub(super) region: Option<&'a Region>,
     /// Its own name.
     pub(super) name: String,
 }
@@ -262,6 +264,7 @@ impl Settling<'_> {
             lone_side: self.lone_side(),
             left: self.left.unwrap_or("parameter").to_owned(),
             input_shape_differs: self.works_on_unlike(),
+            region: self.region.cloned(),
         }
     }
 

@@ -40,6 +40,7 @@ use links::Links;
 use names::Names;
 
 pub use entries::{EntryHow, EntryPair, EntryReason, EntryUnit, pair_entries};
+pub(crate) use operation::of as operation_of;
 pub use reason::Reason;
 pub(crate) use rows::row_pairs;
 

@@ -16,7 +16,7 @@ const OPERATORS: [(&str, &str); 8] = [
 const PLAIN: [&str; 4] = ["invert", "index", "round", "reversed"];
 
 /// The operation of an API or the class of a module, without its namespace or path. The user's own names are unchanged.
-pub(super) fn of(base: &str) -> &str {
+pub(crate) fn of(base: &str) -> &str {
     let Some((prefix, rest)) = base.split_once('.') else { return base };
     if prefix == "Module" {
         return rest.rsplit_once('.').map_or(rest, |(_, class)| class);

@@ -1,6 +1,6 @@
 //! How an error was introduced, in Chinese: one sentence for each cause.
 
-use ulpscope_compare::FindingCause;
+use ulpscope_compare::{FindingCause, Region};
 use ulpscope_dump::parse_key;
 
 use super::facts::arguments;
@@ -54,8 +54,24 @@ pub(super) fn sentence(said: &Cause) -> String {
         FindingCause::BothNonFinite => {
             format!("{call} 返回了输入中没有的 NaN 或无穷大{}，两次运行都如此。", dtype(dtypes))
         }
+        FindingCause::Region(region) => region_sentence(&call, region),
         FindingCause::Rule => format!("{call} 有第一个失败的行。"),
     }
+}
+
+/// The part of two programs that may have made a difference.
+fn region_sentence(call: &str, region: &Region) -> String {
+    let after = region.after.first().map(|[one, _]| format!("直到 {} 为止", spoken(one)));
+    let partner = region.partner.as_ref().filter(|partner| spoken(partner) != call);
+    let partner = partner.map(|partner| format!("（标杆中为 {}）", spoken(partner)));
+    format!(
+        "两个程序的调用不同。{}计算结果一致，到 {} 时不再一致。其间目标有 {} 个调用，标杆有 {} 个；首先查看 {call}{}。",
+        after.unwrap_or_default(),
+        spoken(&region.before[0]),
+        region.target.computing.len(),
+        region.golden.computing.len(),
+        partner.unwrap_or_default(),
+    )
 }
 
 fn dtype([target, _]: &[Option<String>; 2]) -> String {

@@ -1,7 +1,7 @@
 //! How an error was introduced, in English: one sentence for each cause.
 
-use ulpscope_compare::FindingCause;
 use ulpscope_compare::words::arguments;
+use ulpscope_compare::{FindingCause, Region, RegionCalls};
 use ulpscope_dump::parse_key;
 
 use super::{other_side, spoken};
@@ -70,8 +70,31 @@ pub(super) fn sentence(said: &Cause) -> String {
                 dtype(dtypes)
             )
         }
+        FindingCause::Region(region) => region_sentence(&call, region),
         FindingCause::Rule => format!("{call} has the first failing row."),
     }
+}
+
+/// The part of two programs that may have made a difference.
+fn region_sentence(call: &str, region: &Region) -> String {
+    let count = |calls: &RegionCalls| match calls.computing.len() {
+        1 => "1 call".to_owned(),
+        count => format!("{count} calls"),
+    };
+    let after = match &region.after[..] {
+        [] => String::new(),
+        [[one, _], ..] => format!(" up to {}", spoken(one)),
+    };
+    let partner = region.partner.as_ref().filter(|partner| spoken(partner) != call);
+    let partner = partner.map(|partner| format!(" (in the golden: {})", spoken(partner)));
+    format!(
+        "the two programs make different calls. They compute the same{after}, and no longer at {}. {} of the target and {} of \
+         the golden lie between; the first to look at is {call}{}.",
+        spoken(&region.before[0]),
+        count(&region.target),
+        count(&region.golden),
+        partner.unwrap_or_default(),
+    )
 }
 
 fn dtype([target, _]: &[Option<String>; 2]) -> String {

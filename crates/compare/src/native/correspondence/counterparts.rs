@@ -1,0 +1,169 @@
+//! Which values of one program the other program computes, too, whatever the calls and the shapes.
+//!
+//! Statistics find them: values of the same size, computed from the same parameters, with the same extremes, mean and
+//! norm as far as rounding lets them. Where both sides recorded the elements of the same shape, these decide.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use ulpscope_dump::{Content, Entry, Rank};
+
+use super::super::extent::extent;
+use super::super::measure::{State, measure};
+use super::super::observed::place;
+use super::likeness::distance;
+use super::program::{Program, Value};
+use crate::style::Side;
+
+/// How many times the accumulated rounding two values may be apart: as final results may (`final_results.rs`).
+const ALLOWED: f64 = 3.0;
+
+/// Values that look the same whose elements are compared; more are alike for being nearly constant.
+const MOST_COMPARED: usize = 8;
+
+/// The values of two programs, and which of them have a counterpart.
+pub(super) struct Counterparts<'a> {
+    pub(super) programs: [&'a Program; 2],
+    ranks: [&'a Rank; 2],
+    /// By side: the values of a size and stage, by norm.
+    like: [HashMap<Likes, Vec<usize>>; 2],
+    /// By side and value: the counterpart that is most alike.
+    pub(super) nearest: [Vec<Option<usize>>; 2],
+    /// What elements say of values that have one.
+    refuted: RefCell<HashMap<(usize, usize), bool>>,
+    limit: f64,
+}
+
+/// What values must have in common: the number of elements and, if they can be told from others, the stage.
+type Likes = (u64, Option<Option<u32>>);
+
+impl<'a> Counterparts<'a> {
+    pub(super) fn of(programs: [&'a Program; 2], ranks: [&'a Rank; 2]) -> Counterparts<'a> {
+        // Of all digits, two thirds are kept: see `limit.rs`.
+        let unit = programs[0].unit.max(programs[1].unit);
+        let limit = libm::exp2(libm::log2(2.0 * unit) * 2.0 / 3.0);
+        let mut found = Counterparts {
+            programs,
+            ranks,
+            like: programs.map(|program| group(&program.values)),
+            nearest: programs.map(|program| vec![None; program.values.len()]),
+            refuted: RefCell::default(),
+            limit,
+        };
+        for side in [Side::Target, Side::Golden] {
+            found.nearest[side as usize] = (0..programs[side as usize].values.len())
+                .map(|value| found.alike(side, value).into_iter().next())
+                .collect();
+        }
+        found
+    }
+
+    /// How far apart two values may be, relative to their size.
+    pub(super) fn allowed(&self, target: &Value, golden: &Value) -> f64 {
+        if target.unit == 0.0 && golden.unit == 0.0 {
+            return 0.0;
+        }
+        self.limit.max(ALLOWED * target.square.max(golden.square).sqrt())
+    }
+
+    /// Whether the other program computes a value, too.
+    pub(super) fn has(&self, side: Side, value: usize) -> bool {
+        self.nearest[side as usize][value].is_some() && !self.is_refuted(side, value)
+    }
+
+    /// The values of the other program that look the same, the most alike first.
+    fn alike(&self, side: Side, value: usize) -> Vec<usize> {
+        let (here, there) = (side as usize, 1 - side as usize);
+        let one = &self.programs[here].values[value];
+        let others = &self.programs[there].values;
+        let Some(group) = self.like[there].get(&likes(one)) else { return Vec::new() };
+        // The widest that may be allowed is not known before the other is: a quarter is more than any.
+        let norm = norm(one);
+        let near = norm.is_finite().then(|| {
+            let from = group.partition_point(|&other| self::norm(&others[other]) < 0.75 * norm);
+            let to = group.partition_point(|&other| self::norm(&others[other]) <= norm / 0.75);
+            &group[from..to]
+        });
+        let mut found: Vec<(f64, bool, usize)> = Vec::new();
+        for &other in near.unwrap_or(group) {
+            let value = &others[other];
+            let allowed = self.allowed(one, value);
+            let Some(apart) = distance(one.count, &one.numbers, &value.numbers) else { continue };
+            if apart <= allowed {
+                let times = if allowed > 0.0 { apart / allowed } else { 0.0 };
+                found.push((times, one.shape != value.shape, other));
+            }
+        }
+        found.sort_by(|one, other| one.0.total_cmp(&other.0).then((one.1, one.2).cmp(&(other.1, other.2))));
+        found.into_iter().map(|(_, _, other)| other).collect()
+    }
+
+    /// Whether elements show that a value has no counterpart: all that look the same in its shape are others.
+    fn is_refuted(&self, side: Side, value: usize) -> bool {
+        let key = (side as usize, value);
+        if let Some(&known) = self.refuted.borrow().get(&key) {
+            return known;
+        }
+        let one = &self.programs[side as usize].values[value];
+        let others = &self.programs[1 - side as usize].values;
+        let same_shape =
+            self.alike(side, value).into_iter().filter(|&other| others[other].shape == one.shape);
+        let compared: Vec<Option<bool>> = same_shape
+            .take(MOST_COMPARED)
+            .map(|other| {
+                let pair = if side == Side::Target { [value, other] } else { [other, value] };
+                self.elements(pair).map(|error| error <= self.allowed(one, &others[other]))
+            })
+            .collect();
+        let refuted = !compared.is_empty() && compared.iter().all(|agrees| *agrees == Some(false));
+        self.refuted.borrow_mut().insert(key, refuted);
+        refuted
+    }
+
+    /// The relative distance of the elements of two values; nothing, where a side has none.
+    pub(super) fn elements(&self, [target, golden]: [usize; 2]) -> Option<f64> {
+        let [one, other] = [self.entry(Side::Target, target)?, self.entry(Side::Golden, golden)?];
+        let measured = measure((self.ranks[0], &one), (self.ranks[1], &other));
+        measured.comparison.as_ref()?;
+        let (Content::Tensor(one), Content::Tensor(other)) = (&one.content, &other.content) else {
+            return None;
+        };
+        match (&measured.state, extent(one, other, &measured)) {
+            (State::Equal, _) => Some(0.0),
+            (_, Some(extent)) if extent.mismatched == 0 => Some(extent.relative()),
+            _ => Some(f64::INFINITY),
+        }
+    }
+
+    fn entry(&self, side: Side, value: usize) -> Option<Entry> {
+        let Value { call, place: wanted, .. } = self.programs[side as usize].values[value];
+        let entries = self.ranks[side as usize].entries(call).ok()?;
+        entries.into_iter().find(|entry| place(entry.role, &entry.path) == wanted)
+    }
+
+    /// How far apart two values are: by elements, or else by statistics.
+    pub(super) fn apart(&self, [target, golden]: [usize; 2]) -> f64 {
+        let (one, other) = (&self.programs[0].values[target], &self.programs[1].values[golden]);
+        let by_elements = if one.shape == other.shape { self.elements([target, golden]) } else { None };
+        by_elements.or_else(|| distance(one.count, &one.numbers, &other.numbers)).unwrap_or(f64::INFINITY)
+    }
+}
+
+fn group(values: &[Value]) -> HashMap<Likes, Vec<usize>> {
+    let mut groups: HashMap<Likes, Vec<usize>> = HashMap::new();
+    for (number, value) in values.iter().enumerate() {
+        groups.entry(likes(value)).or_default().push(number);
+    }
+    for group in groups.values_mut() {
+        group.sort_by(|&one, &other| norm(&values[one]).total_cmp(&norm(&values[other])));
+    }
+    groups
+}
+
+fn likes(value: &Value) -> Likes {
+    (value.count, value.is_telling().then_some(value.stage))
+}
+
+fn norm(value: &Value) -> f64 {
+    value.numbers[3].unwrap_or(f64::NAN)
+}

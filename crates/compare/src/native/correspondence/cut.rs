@@ -1,0 +1,201 @@
+//! The smallest part of two programs between values that agree and the first that do not.
+//!
+//! ```text
+//! target   ... ──► q ──► matmul ──────────► softmax ──► matmul ──► o_proj ──► ... ──► logits   (differ)
+//! golden   ... ──► q ──► scaled_dot_product_attention ───────────► o_proj ──► ... ──► logits
+//!                  agree └────────────────── the cut ────────────────┘ the first use of a parameter that differs
+//! ```
+//! From final results that differ, one goes back over values without a counterpart. The first use of a parameter on this
+//! way, whose results both programs have and which differ, ends the cut. Back from there, over values without counterpart,
+//! lie the calls that may have made the difference.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::counterparts::Counterparts;
+use super::program::Program;
+use crate::style::Side;
+
+/// Calls of both sides among which the difference was made.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Cut {
+    /// Calls of the target, the most suspect first. The first `named` of them compute; the others move elements, or are
+    /// computed from no parameter.
+    pub(in super::super) target: Vec<usize>,
+    pub(in super::super) named: usize,
+    /// Likewise of the golden.
+    pub(in super::super) golden: Vec<usize>,
+    pub(in super::super) golden_named: usize,
+    /// The golden's counterpart of the first.
+    pub(in super::super) partner: Option<usize>,
+    /// Whether both sides make the first call, of inputs that agree.
+    pub(in super::super) is_of_both: bool,
+    /// The calls of the target whose results go into it and agree, and their counterparts.
+    pub(in super::super) after: Vec<[usize; 2]>,
+    /// The calls at its end.
+    pub(in super::super) before: [usize; 2],
+    /// How far apart their results are, and may be.
+    pub(in super::super) error: f64,
+    pub(in super::super) allowed: f64,
+}
+
+/// Finds the cut before final results, given as pairs of values, that differ.
+pub(super) fn find(
+    counterparts: &Counterparts<'_>,
+    weights: &[(&str, &str)],
+    differing: &[[usize; 2]],
+) -> Option<Cut> {
+    let [target, golden] = counterparts.programs;
+    let on_the_way = [Side::Target, Side::Golden].map(|side| {
+        differing
+            .iter()
+            .flat_map(|ends| back(counterparts, side, ends[side as usize]))
+            .collect::<HashSet<usize>>()
+    });
+    let mut anchors = anchors(target, golden, weights);
+    anchors.retain(|anchor| on_the_way[0].contains(&anchor[0]) && on_the_way[1].contains(&anchor[1]));
+    let first = anchors.into_iter().min_by_key(|anchor| *anchor);
+    let end = first.or_else(|| differing.iter().copied().min())?;
+    let parts = [Side::Target, Side::Golden].map(|side| back(counterparts, side, end[side as usize]));
+    let [ours, theirs] = [Part::of(target, &parts[0]), Part::of(golden, &parts[1])];
+    let partners = ours.partners(&theirs);
+    let rank = |part: &Part<'_>, partners: &HashMap<usize, usize>, there: &Part<'_>| {
+        let mut calls = part.calls.clone();
+        calls.sort_by_key(|&call| part.suspicion(call, partners.get(&call).copied(), there));
+        let named = calls.iter().filter(|&&call| part.computes(call)).count();
+        (calls, named.max(1))
+    };
+    let back: HashMap<usize, usize> = partners.iter().map(|(&one, &other)| (other, one)).collect();
+    let (ranked, named) = rank(&ours, &partners, &theirs);
+    let (golden_ranked, golden_named) = rank(&theirs, &back, &ours);
+    let first = *ranked.first()?;
+    let partner = partners.get(&first).copied().filter(|&partner| theirs.is_source(partner));
+    let is_of_both = partner.is_some() && ours.is_source(first);
+    let apart = counterparts.apart(end);
+    let (one, other) = (&target.values[end[0]], &golden.values[end[1]]);
+    Some(Cut {
+        partner: partner.or_else(|| golden_ranked.first().copied()),
+        target: ranked,
+        named,
+        golden: golden_ranked,
+        golden_named,
+        is_of_both,
+        after: ours.after(counterparts),
+        before: [one.call, other.call],
+        error: apart,
+        allowed: counterparts.allowed(one, other),
+    })
+}
+
+/// The values that lead to one, as far as none has a counterpart.
+fn back(counterparts: &Counterparts<'_>, side: Side, end: usize) -> BTreeSet<usize> {
+    let program = counterparts.programs[side as usize];
+    let (mut found, mut waiting) = (BTreeSet::from([end]), vec![end]);
+    while let Some(value) = waiting.pop() {
+        for &given in &program.steps[program.values[value].call].given {
+            if !found.contains(&given) && !counterparts.has(side, given) {
+                found.insert(given);
+                waiting.push(given);
+            }
+        }
+    }
+    found
+}
+
+/// What the two sides compute from the same parameter, at the same of its uses.
+fn anchors(target: &Program, golden: &Program, weights: &[(&str, &str)]) -> Vec<[usize; 2]> {
+    let mut anchors = Vec::new();
+    for (ours, theirs) in weights {
+        let uses = [&target.weights[*ours].uses, &golden.weights[*theirs].uses];
+        // Used more often on one side, it is not known which use is which.
+        if uses[0].len() != uses[1].len() {
+            continue;
+        }
+        for (&one, &other) in uses[0].iter().zip(uses[1]) {
+            let made = [target.steps[one].returned.first(), golden.steps[other].returned.first()];
+            if let [Some(&one), Some(&other)] = made
+                && target.values[one].count == golden.values[other].count
+            {
+                anchors.push([one, other]);
+            }
+        }
+    }
+    anchors
+}
+
+/// One side of a cut.
+struct Part<'a> {
+    program: &'a Program,
+    values: &'a BTreeSet<usize>,
+    /// In order.
+    calls: Vec<usize>,
+}
+
+impl<'a> Part<'a> {
+    fn of(program: &'a Program, values: &'a BTreeSet<usize>) -> Part<'a> {
+        Part { program, values, calls: program.calls_of(values.iter().copied()) }
+    }
+
+    /// Whether all that a call works on agrees.
+    fn is_source(&self, call: usize) -> bool {
+        !self.program.steps[call].given.iter().any(|given| self.values.contains(given))
+    }
+
+    /// Whether a call changes values rather than their places, on the way of what depends on parameters.
+    fn computes(&self, call: usize) -> bool {
+        let stage =
+            self.program.steps[call].returned.iter().find_map(|&value| self.program.values[value].stage);
+        stage.is_some() && !self.moves(call)
+    }
+
+    fn moves(&self, call: usize) -> bool {
+        let operation = &self.program.operations[call];
+        operation.reorders || operation.keeps_places || operation.is_view
+    }
+
+    /// Operation and sizes of a call.
+    fn kind(&self, call: usize) -> (u64, Vec<u64>) {
+        let mut counts: Vec<u64> =
+            self.program.steps[call].returned.iter().map(|&value| self.program.values[value].count).collect();
+        counts.sort_unstable();
+        (self.program.operations[call].name, counts)
+    }
+
+    /// Calls of the same operation and size, the first with the first.
+    fn partners(&self, there: &Part<'_>) -> HashMap<usize, usize> {
+        let mut waiting: HashMap<(u64, Vec<u64>), Vec<usize>> = HashMap::new();
+        for &call in there.calls.iter().rev() {
+            waiting.entry(there.kind(call)).or_default().push(call);
+        }
+        let partner = |&call: &usize| Some((call, waiting.get_mut(&self.kind(call))?.pop()?));
+        self.calls.iter().filter_map(partner).collect()
+    }
+
+    /// The less, the more suspect: a call that both sides make of inputs that agree; then what computes rather than moves; then
+    /// what works on inputs that agree; in order.
+    fn suspicion(&self, call: usize, partner: Option<usize>, there: &Part<'_>) -> impl Ord + use<> {
+        let is_source = self.is_source(call);
+        let is_of_both = is_source && partner.is_some_and(|partner| there.is_source(partner));
+        let is_aside =
+            self.program.steps[call].returned.iter().all(|&value| self.program.values[value].stage.is_none());
+        (
+            Reverse(is_of_both),
+            is_aside && partner.is_none(),
+            self.moves(call) && !is_of_both,
+            Reverse(is_source),
+            call,
+        )
+    }
+
+    /// The calls whose results go into the part and agree, with their counterparts.
+    fn after(&self, counterparts: &Counterparts<'_>) -> Vec<[usize; 2]> {
+        let given = self.calls.iter().flat_map(|&call| &self.program.steps[call].given);
+        let agreeing: BTreeSet<usize> = given.copied().filter(|given| !self.values.contains(given)).collect();
+        let golden = counterparts.programs[1];
+        let pairs = agreeing.into_iter().filter_map(|value| {
+            let other = counterparts.nearest[0][value]?;
+            Some([self.program.values[value].call, golden.values[other].call])
+        });
+        pairs.collect()
+    }
+}

@@ -1,0 +1,116 @@
+//! Two programs that compute the same by different calls, judged by what they compute.
+//!
+//! Calls without partner cannot be compared, and what follows from them cannot be explained call by call. So final results
+//! decide whether two such programs agree, and [`Correspondence`] where they part.
+
+use ulpscope_dump::CallKind;
+
+use super::conclude::results;
+use super::conclusion::{Cause, Conclusion, found};
+use super::correspondence::{Correspondence, Cut};
+use super::expect::Apart;
+use super::flow::{Calls, Flow};
+use super::kept::Kept;
+use super::observed::{Observed, Seeing, Seen, Source};
+use crate::verdict::Class;
+
+/// One in so many calls of the forward pass is made by one side only: a different program. With fewer, partners tell
+/// more.
+const PORT: usize = 20;
+
+/// What was concluded of two programs.
+pub(super) struct Port {
+    pub(super) conclusions: Vec<Conclusion>,
+    /// Where they part; nothing, where their final results agree.
+    pub(super) cut: Option<Cut>,
+}
+
+/// Whether the final results of two programs agree, of which no call is to blame.
+pub(super) fn agree(flow: &Flow, kept: &Kept, calls: [&Calls<'_>; 2]) -> bool {
+    flow.is_guessed == [false; 2]
+        && kept.first_apart.is_none()
+        && matches!(Correspondence::of(calls[0], calls[1]), Correspondence::Agree)
+}
+
+/// Judges two different programs; nothing, if they are the same, or if partners of calls have to tell.
+pub(super) fn judge(units: &[Observed], flow: &Flow, kept: &Kept, calls: [&Calls<'_>; 2]) -> Option<Port> {
+    if !is_port(units, flow, kept) || flow.is_guessed != [false; 2] || kept.first_apart.is_some() {
+        return None;
+    }
+    let cut = match Correspondence::of(calls[0], calls[1]) {
+        Correspondence::Agree => None,
+        Correspondence::Differ(cut) => Some(*cut),
+        Correspondence::Open => return None,
+    };
+    let first = match &cut {
+        Some(cut) => Some(flow.unit_of[0][*cut.target.first()?]?),
+        None => None,
+    };
+    let mut conclusions: Vec<Conclusion> =
+        units.iter().enumerate().map(|(at, unit)| of_unit(at, unit, first)).collect();
+    if let (Some(first), Some(cut)) = (first, &cut) {
+        conclusions[first] = blamed(&units[first], cut);
+    }
+    Some(Port { conclusions, cut })
+}
+
+/// Whether the forward passes consist of different calls.
+fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
+    let takes_gradient = |unit: &Observed| {
+        let sources = || unit.entries.iter().filter(|entry| entry.is_taken()).flat_map(|entry| entry.sources);
+        sources().any(|source| matches!(source, Source::Gradient(_)))
+    };
+    let is_call = |at: &usize| {
+        let unit = &units[*at];
+        let is_update = kept.is_towards(*at) || takes_gradient(unit) || flow.operations[*at].is_in_place;
+        unit.kind == CallKind::Forward && !flow.is_composite(*at) && !is_update
+    };
+    let (mut lone, mut all) = (0, 0);
+    for at in (0..units.len()).filter(is_call) {
+        all += 1;
+        lone += usize::from(units[at].is_lone() && !units[at].adds_nothing);
+    }
+    if std::env::var_os("PORT_DEBUG").is_some() {
+        eprintln!("PORT {lone} of {all}");
+    }
+    lone * PORT > all
+}
+
+/// The class of a unit: of what differs behind the first call of the cut, it is the cause.
+fn of_unit(at: usize, unit: &Observed, first: Option<usize>) -> Conclusion {
+    if unit.is_lone() {
+        return Conclusion::of(Class::DifferentProgram);
+    }
+    let tensors = || unit.entries.iter().filter(|entry| entry.is_tensor);
+    if tensors().all(|entry| entry.state.is_settled()) {
+        return Conclusion::of(Class::Equal);
+    }
+    let is_near = |entry: &Seen| match (entry.state, &entry.numbers) {
+        (Seeing::Apart, Some(extent)) => extent.mismatched == 0 && extent.relative() <= extent.limit,
+        (state, _) => state.is_settled(),
+    };
+    if tensors().all(is_near) {
+        return Conclusion::of(Class::Noise);
+    }
+    match first {
+        Some(first) if first <= at && results(unit).any(|(_, entry)| !is_near(entry)) => {
+            Conclusion { from: Some(first), ..Conclusion::of(Class::Inherited) }
+        }
+        _ => Conclusion::of(Class::NotComparable),
+    }
+}
+
+/// The first call of the cut. The surer, the further behind it results are apart, and the fewer calls may have done it.
+fn blamed(unit: &Observed, cut: &Cut) -> Conclusion {
+    let sure = (1.0 - cut.allowed / cut.error).max(0.0);
+    let share = if cut.is_of_both { 1.0 } else { 1.0 / (cut.named.max(1) as f64).sqrt() };
+    let class = if cut.is_of_both { Class::DivergedHere } else { Class::DifferentProgram };
+    let relative = |whole: f64| Apart { whole, ..Apart::default() };
+    Conclusion {
+        entry: results(unit).next().map(|(number, _)| number),
+        error: relative(cut.error),
+        expected: relative(cut.allowed),
+        is_of_taker: true,
+        ..found(class, Cause::Region, 0, sure * share)
+    }
+}
