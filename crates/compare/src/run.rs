@@ -473,7 +473,7 @@ fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Ra
     let entry = unit.finding.as_ref().map_or(row, |finding| finding.entry.as_str());
     Divergence {
         call: call_name(unit, target, golden).unwrap_or_else(|| row.to_owned()),
-        golden_call: unit.golden.map(|call| golden.name(call)).or_else(|| partner_in_region(unit)),
+        golden_call: partner_in_region(unit).or_else(|| unit.golden.map(|call| golden.name(call))),
         module: module.or_else(|| unit.golden.and_then(|call| golden.parent(call))),
         code: own_line(&stack),
         golden_code: unit.golden.and_then(|call| golden.stack(call)).and_then(|stack| own_line(&stack)),

@@ -193,11 +193,25 @@ fn measured(entry: &Seen) -> Option<&Extent> {
     entry.numbers.as_ref().filter(|_| matches!(entry.state, Seeing::Equal | Seeing::Apart))
 }
 
+/// The middle one of the roundoffs of products of matrices, or float32's if that is coarser.
+fn usual_unit(units: &[Observed], flow: &Flow) -> f64 {
+    let is_product = |at: &usize| {
+        units[*at].kind == CallKind::Forward && flow.operations[*at].family == Family::Contraction
+    };
+    let products = (0..units.len()).filter(is_product).flat_map(|at| results(&units[at]));
+    let mut all: Vec<f64> = products.map(|(_, _, extent)| extent.unit).collect();
+    all.sort_by(f64::total_cmp);
+    // A run without any is as coarse as its calls are.
+    all.get(all.len() / 2).map_or(f64::INFINITY, |unit| unit.max(ACCUMULATOR))
+}
+
 /// How far results may be apart.
 struct Bounds<'a> {
     units: &'a [Observed],
     flow: &'a Flow,
     noise: &'a Noise,
+    /// The roundoff of most products of matrices. A few calls in a coarser dtype are what one looks for, and allow nothing.
+    unit: f64,
     /// The accumulated square, relative, up to each unit's results.
     squares: Vec<f64>,
     /// The largest of them.
@@ -210,7 +224,8 @@ struct Bounds<'a> {
 impl<'a> Bounds<'a> {
     fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a Noise) -> Bounds<'a> {
         let (squares, is_exempt) = (vec![0.0; units.len()], vec![false; units.len()]);
-        let mut bounds = Bounds { units, flow, noise, squares, most: 0.0, is_exempt };
+        let unit = usual_unit(units, flow);
+        let mut bounds = Bounds { units, flow, noise, unit, squares, most: 0.0, is_exempt };
         for &at in &flow.order {
             bounds.squares[at] = bounds.square(at);
             bounds.most = bounds.most.max(bounds.squares[at]);
@@ -266,7 +281,7 @@ impl<'a> Bounds<'a> {
         let given = given.map(|extent| extent.relative() * self.share(unit, extent));
         let given = given.filter(|error| error.is_finite()).fold(0.0, f64::max);
         // Nothing was measured on a call of one side, so its own rounding is not among this.
-        let coarsest = numbers().map(|extent| extent.unit).fold(0.0, f64::max);
+        let coarsest = numbers().map(|extent| extent.unit).fold(0.0, f64::max).min(self.unit);
         let longest = numbers().map(|extent| extent.count.sqrt()).fold(1.0, f64::max);
         let loops = if self.flow.operations[at].is_loop { LOOP } else { 1.0 };
         let own = loops * (coarsest + ACCUMULATOR.min(coarsest) * longest.sqrt());

@@ -65,7 +65,7 @@ use blame::Origins;
 use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
 use conclude::conclude;
-use conclusion::Conclusion;
+use conclusion::{Cause, Conclusion};
 use correspondence::Cut;
 use final_results::{Guarded, Unexplained, guard};
 use flow::{Calls, Flow};
@@ -215,12 +215,10 @@ impl<'a> NativePlan<'a> {
         let trained = trained.map(|step| Trained::of(step, &observed, &self.target));
         let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
         let mut proofs = Proofs::of(self.proving);
-        let port = ports::judge(&observed, &flow, &kept, [&self.target, &self.golden]);
-        // What is refuted is concluded anew; each round decides a call that was not decided before.
-        let (conclusions, routes, origins, guarded) = if let Some(port) = &port {
-            let guarded = Guarded { is_complete: port.cut.is_none(), ..Guarded::default() };
-            (port.conclusions.clone(), Routes::default(), Origins::of(&observed, trained), guarded)
-        } else {
+        let calls = [&self.target, &self.golden];
+        let mut port = ports::judge(&observed, (&flow, &kept), &noise, calls);
+        let mut conclude = || {
+            // What is refuted is concluded anew; each round decides a call that was not decided before.
             loop {
                 let (conclusions, routes, origins) =
                     conclude(&observed, (&flow, &kept), &noise, trained, &proofs.decided);
@@ -231,32 +229,41 @@ impl<'a> NativePlan<'a> {
                 };
                 let step = guarded.unexplained.as_ref().and_then(|found| Some(found.step?.unit));
                 if !proofs.examine(&observed, &flow, &conclusions, step) {
-                    break (conclusions, routes, origins, guarded);
+                    break (conclusions, routes, origins, guarded, is_blamed);
                 }
             }
         };
+        let mut joined = flow.joined(&observed, &kept);
+        let side_branches = side_branches(&observed, &flow, &joined);
+        side_branches.iter().for_each(|&at| joined[at] = true);
+        let (conclusions, routes, origins, guarded) = match &port {
+            Some(port) => port.judgement(&observed, trained),
+            None => {
+                let (conclusions, routes, origins, guarded, is_blamed) = conclude();
+                // Where nobody is to blame, final results speak for calls without partner.
+                if !is_blamed && (guarded.unexplained.is_some() || joined.contains(&false)) {
+                    port = ports::part(&observed, (&flow, &kept), &noise, calls);
+                }
+                match &port {
+                    Some(port) if port.cut.is_some() && guarded.unexplained.is_some() => {
+                        port.judgement(&observed, trained)
+                    }
+                    _ => (conclusions, routes, origins, guarded),
+                }
+            }
+        };
+        let agrees = |port: &ports::Port| port.cut.is_none() && guarded.unexplained.is_none();
+        let is_port_clean = port.as_ref().is_some_and(agrees);
+        let region = port.and_then(|port| port.cut).filter(|cut| {
+            let first = cut.target.first().and_then(|&call| flow.unit_of[0][call]);
+            first.is_some_and(|first| conclusions[first].cause == Some(Cause::Region))
+        });
+        let region = region.and_then(|cut| Some((flow.unit_of[0][*cut.target.first()?]?, self.region(&cut))));
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
             downstream[from] += 1;
         }
-        let mut joined = flow.joined(&observed, &kept);
-        let side_branches = side_branches(&observed, &flow, &joined);
-        side_branches.iter().for_each(|&at| joined[at] = true);
-        let is_port_clean = match &port {
-            Some(port) => port.cut.is_none(),
-            // Where nothing is to blame, calls without partner are vouched for by final results.
-            None => {
-                let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
-                !is_blamed
-                    && guarded.unexplained.is_none()
-                    && joined.contains(&false)
-                    && ports::agree(&flow, &kept, [&self.target, &self.golden])
-            }
-        };
-        let region = port
-            .and_then(|port| port.cut)
-            .and_then(|cut| Some((flow.unit_of[0][*cut.target.first()?]?, self.region(&cut))));
         Hindsight {
             joined,
             side_branches,

@@ -5,13 +5,17 @@
 
 use ulpscope_dump::CallKind;
 
+use super::blame::Origins;
 use super::conclude::results;
 use super::conclusion::{Cause, Conclusion, found};
 use super::correspondence::{Correspondence, Cut};
 use super::expect::Apart;
+use super::final_results::Guarded;
 use super::flow::{Calls, Flow};
-use super::kept::Kept;
+use super::kept::{Kept, Trained};
+use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen, Source};
+use super::routes::Routes;
 use crate::verdict::Class;
 
 /// One in so many calls of the forward pass is made by one side only: a different program. With fewer, partners tell
@@ -25,19 +29,42 @@ pub(super) struct Port {
     pub(super) cut: Option<Cut>,
 }
 
-/// Whether the final results of two programs agree, of which no call is to blame.
-pub(super) fn agree(flow: &Flow, kept: &Kept, calls: [&Calls<'_>; 2]) -> bool {
-    flow.is_guessed == [false; 2]
-        && kept.first_apart.is_none()
-        && matches!(Correspondence::of(calls[0], calls[1]), Correspondence::Agree)
+impl Port {
+    /// What follows for each unit.
+    pub(super) fn judgement(
+        &self,
+        units: &[Observed],
+        trained: Option<Trained>,
+    ) -> (Vec<Conclusion>, Routes, Origins, Guarded) {
+        let guarded = Guarded { is_complete: self.cut.is_none(), ..Guarded::default() };
+        (self.conclusions.clone(), Routes::default(), Origins::of(units, trained), guarded)
+    }
 }
 
 /// Judges two different programs; nothing, if they are the same, or if partners of calls have to tell.
-pub(super) fn judge(units: &[Observed], flow: &Flow, kept: &Kept, calls: [&Calls<'_>; 2]) -> Option<Port> {
-    if !is_port(units, flow, kept) || flow.is_guessed != [false; 2] || kept.first_apart.is_some() {
+pub(super) fn judge(
+    units: &[Observed],
+    (flow, kept): (&Flow, &Kept),
+    noise: &Noise,
+    calls: [&Calls<'_>; 2],
+) -> Option<Port> {
+    is_port(units, flow, kept).then(|| part(units, (flow, kept), noise, calls)).flatten()
+}
+
+/// Where two programs part, or that their final results agree; nothing, if too little was recorded to tell.
+pub(super) fn part(
+    units: &[Observed],
+    (flow, kept): (&Flow, &Kept),
+    noise: &Noise,
+    calls: [&Calls<'_>; 2],
+) -> Option<Port> {
+    if flow.is_guessed != [false; 2] || kept.first_apart.is_some() {
         return None;
     }
-    let cut = match Correspondence::of(calls[0], calls[1]) {
+    let heard =
+        units.iter().enumerate().flat_map(|(at, unit)| results(unit).map(move |(entry, _)| (at, entry)));
+    let heard = heard.map(|(at, entry)| noise.of(at, entry).allowed().whole).fold(0.0, f64::max);
+    let cut = match Correspondence::of(calls[0], calls[1], heard) {
         Correspondence::Agree => None,
         Correspondence::Differ(cut) => Some(*cut),
         Correspondence::Open => return None,

@@ -38,10 +38,8 @@ pub(super) struct Counterparts<'a> {
 type Likes = (u64, Option<Option<u32>>);
 
 impl<'a> Counterparts<'a> {
-    pub(super) fn of(programs: [&'a Program; 2], ranks: [&'a Rank; 2]) -> Counterparts<'a> {
-        // Of all digits, two thirds are kept: see `limit.rs`.
-        let unit = programs[0].unit.max(programs[1].unit);
-        let limit = libm::exp2(libm::log2(2.0 * unit) * 2.0 / 3.0);
+    /// `limit`: how far apart two values may be whatever rounding explains.
+    pub(super) fn of(programs: [&'a Program; 2], ranks: [&'a Rank; 2], limit: f64) -> Counterparts<'a> {
         let mut found = Counterparts {
             programs,
             ranks,
@@ -56,6 +54,17 @@ impl<'a> Counterparts<'a> {
                 .collect();
         }
         found
+    }
+
+    /// Whether elements say that a value has a counterpart, and not statistics alone, which do not see other places.
+    pub(super) fn is_sure(&self, side: Side, value: usize) -> bool {
+        let one = &self.programs[side as usize].values[value];
+        let others = &self.programs[1 - side as usize].values;
+        let alike = self.alike(side, value).into_iter().filter(|&other| others[other].shape == one.shape);
+        alike.take(MOST_COMPARED).any(|other| {
+            let pair = if side == Side::Target { [value, other] } else { [other, value] };
+            self.elements(pair).is_some_and(|error| error <= self.allowed(one, &others[other]))
+        })
     }
 
     /// How far apart two values may be, relative to their size.

@@ -59,15 +59,26 @@ pub(super) fn find(
     let parts = [Side::Target, Side::Golden].map(|side| back(counterparts, side, end[side as usize]));
     let [ours, theirs] = [Part::of(target, &parts[0]), Part::of(golden, &parts[1])];
     let partners = ours.partners(&theirs);
-    let rank = |part: &Part<'_>, partners: &HashMap<usize, usize>, there: &Part<'_>| {
+    let rank = |part: &Part<'_>, side: Side, partners: &HashMap<usize, usize>, there: &Part<'_>| {
         let mut calls = part.calls.clone();
         calls.sort_by_key(|&call| part.suspicion(call, partners.get(&call).copied(), there));
-        let named = calls.iter().filter(|&&call| part.computes(call)).count();
-        (calls, named.max(1))
+        let first = calls.first().copied();
+        let is_crossed = first.is_some_and(|first| part.is_crossed(first, partners, counterparts, side));
+        let moves =
+            first.map_or_else(Vec::new, |first| part.moves_before(first, counterparts, side, is_crossed));
+        let is_named = |call: usize| {
+            let computes = !part.moves(call) && (!part.is_aside(call) || partners.contains_key(&call));
+            computes || Some(call) == first || moves.contains(&call)
+        };
+        let (mut named, others): (Vec<usize>, Vec<usize>) =
+            calls.into_iter().partition(|&call| is_named(call));
+        named.extend(moves.iter().copied().filter(|call| !part.calls.contains(call)));
+        let count = named.len().max(1);
+        (named.into_iter().chain(others).collect::<Vec<usize>>(), count)
     };
     let back: HashMap<usize, usize> = partners.iter().map(|(&one, &other)| (other, one)).collect();
-    let (ranked, named) = rank(&ours, &partners, &theirs);
-    let (golden_ranked, golden_named) = rank(&theirs, &back, &ours);
+    let (ranked, named) = rank(&ours, Side::Target, &partners, &theirs);
+    let (golden_ranked, golden_named) = rank(&theirs, Side::Golden, &back, &ours);
     let first = *ranked.first()?;
     let partner = partners.get(&first).copied().filter(|&partner| theirs.is_source(partner));
     let is_of_both = partner.is_some() && ours.is_source(first);
@@ -141,11 +152,58 @@ impl<'a> Part<'a> {
         !self.program.steps[call].given.iter().any(|given| self.values.contains(given))
     }
 
-    /// Whether a call changes values rather than their places, on the way of what depends on parameters.
-    fn computes(&self, call: usize) -> bool {
-        let stage =
-            self.program.steps[call].returned.iter().find_map(|&value| self.program.values[value].stage);
-        stage.is_some() && !self.moves(call)
+    /// Whether a call gets the same inputs as its partner, in a different order.
+    fn is_crossed(
+        &self,
+        call: usize,
+        partners: &HashMap<usize, usize>,
+        counterparts: &Counterparts<'_>,
+        side: Side,
+    ) -> bool {
+        let there = counterparts.programs[1 - side as usize];
+        let Some(partner) = partners.get(&call) else { return false };
+        let theirs = &there.steps[*partner].given;
+        let ours = &self.program.steps[call].given;
+        let is_elsewhere = |(place, given): (usize, &usize)| {
+            let found = counterparts.nearest[side as usize][*given];
+            let numbers = |value: usize| &there.values[value].numbers;
+            let at = |place: usize| {
+                theirs
+                    .get(place)
+                    .is_some_and(|&other| found.is_some_and(|found| numbers(found) == numbers(other)))
+            };
+            !at(place) && (0..theirs.len()).any(at)
+        };
+        ours.len() == theirs.len() && ours.iter().enumerate().any(is_elsewhere)
+    }
+
+    /// The calls that only move elements and lead to a call, where elements do not tell that these are in their places, or
+    /// where `all` of them may be meant.
+    fn moves_before(
+        &self,
+        call: usize,
+        counterparts: &Counterparts<'_>,
+        side: Side,
+        all: bool,
+    ) -> Vec<usize> {
+        let (mut found, mut waiting) = (Vec::new(), vec![call]);
+        while let Some(call) = waiting.pop() {
+            for &given in &self.program.steps[call].given {
+                let maker = self.program.values[given].call;
+                let is_open = all || self.values.contains(&given) || !counterparts.is_sure(side, given);
+                if is_open && self.moves(maker) && !found.contains(&maker) {
+                    found.push(maker);
+                    waiting.push(maker);
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a call computes from no parameter: a mask, a position.
+    fn is_aside(&self, call: usize) -> bool {
+        let returned = &self.program.steps[call].returned;
+        returned.iter().all(|&value| self.program.values[value].stage.is_none())
     }
 
     fn moves(&self, call: usize) -> bool {
@@ -176,11 +234,9 @@ impl<'a> Part<'a> {
     fn suspicion(&self, call: usize, partner: Option<usize>, there: &Part<'_>) -> impl Ord + use<> {
         let is_source = self.is_source(call);
         let is_of_both = is_source && partner.is_some_and(|partner| there.is_source(partner));
-        let is_aside =
-            self.program.steps[call].returned.iter().all(|&value| self.program.values[value].stage.is_none());
         (
             Reverse(is_of_both),
-            is_aside && partner.is_none(),
+            self.is_aside(call) && partner.is_none(),
             self.moves(call) && !is_of_both,
             Reverse(is_source),
             call,
@@ -190,9 +246,12 @@ impl<'a> Part<'a> {
     /// The calls whose results go into the part and agree, with their counterparts.
     fn after(&self, counterparts: &Counterparts<'_>) -> Vec<[usize; 2]> {
         let given = self.calls.iter().flat_map(|&call| &self.program.steps[call].given);
-        let agreeing: BTreeSet<usize> = given.copied().filter(|given| !self.values.contains(given)).collect();
+        let is_telling = |value: usize| self.program.values[value].is_telling();
+        let agreeing: BTreeSet<usize> =
+            given.copied().filter(|&given| !self.values.contains(&given) && is_telling(given)).collect();
         let golden = counterparts.programs[1];
-        let pairs = agreeing.into_iter().filter_map(|value| {
+        // The last first: it is the nearest.
+        let pairs = agreeing.into_iter().rev().filter_map(|value| {
             let other = counterparts.nearest[0][value]?;
             Some([self.program.values[value].call, golden.values[other].call])
         });

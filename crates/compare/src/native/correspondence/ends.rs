@@ -19,7 +19,7 @@ pub(super) struct Ends {
     pub(super) agree: bool,
 }
 
-pub(super) fn compare(counterparts: &Counterparts<'_>, weights: &[(&str, &str)]) -> Ends {
+pub(super) fn compare(counterparts: &Counterparts<'_>, weights: &[(&str, &str)], limit: f64) -> Ends {
     let [target, golden] = counterparts.programs;
     let (mut differing, mut agreeing) = (Vec::new(), 0);
     for &end in &target.ends {
@@ -38,16 +38,15 @@ pub(super) fn compare(counterparts: &Counterparts<'_>, weights: &[(&str, &str)])
             differing.push([end, nearest]);
         }
     }
-    let agree = agreeing > 0 && gradients_agree(counterparts, weights);
+    let agree = agreeing > 0 && gradients_agree(counterparts, weights, limit);
     Ends { differing, agree }
 }
 
-fn gradients_agree(counterparts: &Counterparts<'_>, weights: &[(&str, &str)]) -> bool {
+fn gradients_agree(counterparts: &Counterparts<'_>, weights: &[(&str, &str)], limit: f64) -> bool {
     let [target, golden] = counterparts.programs;
     let squares = [target, golden].into_iter().flat_map(|program| &program.values).map(|value| value.square);
     let most = squares.fold(0.0, f64::max);
-    let unit = target.unit.max(golden.unit);
-    let allowed = (ALLOWED_IN_GRADIENTS * most.sqrt()).max(libm::exp2(libm::log2(2.0 * unit) * 2.0 / 3.0));
+    let allowed = (ALLOWED_IN_GRADIENTS * most.sqrt()).max(limit);
     let largest = target.gradients.values().map(size).filter(|size| size.is_finite()).fold(0.0, f64::max);
     weights.iter().all(|(ours, theirs)| {
         let (Some(one), Some(other)) = (target.gradients.get(*ours), golden.gradients.get(*theirs)) else {

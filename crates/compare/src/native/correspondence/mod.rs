@@ -22,6 +22,9 @@ use counterparts::Counterparts;
 pub(super) use cut::Cut;
 use program::Program;
 
+/// A value that is apart by less than such a part of the final results is none that leads there.
+const ON_THE_WAY: f64 = 16.0;
+
 /// What two programs have in common.
 #[derive(Debug)]
 pub(super) enum Correspondence {
@@ -34,7 +37,8 @@ pub(super) enum Correspondence {
 }
 
 impl Correspondence {
-    pub(super) fn of(target: &Calls<'_>, golden: &Calls<'_>) -> Correspondence {
+    /// `noise`: how far apart two runs of one program are.
+    pub(super) fn of(target: &Calls<'_>, golden: &Calls<'_>, noise: f64) -> Correspondence {
         let mut programs = [target, golden].map(Program::of);
         let [ours, theirs] = &programs;
         let (our_weights, their_weights) = (ours.weights.clone(), theirs.weights.clone());
@@ -47,10 +51,18 @@ impl Correspondence {
         for (program, labels) in programs.iter_mut().zip(&labels) {
             program.number_stages(labels);
         }
-        let counterparts = Counterparts::of([&programs[0], &programs[1]], [target.rank, golden.rank]);
-        let ends = ends::compare(&counterparts, &weights);
+        // Of all digits, two thirds are kept: see `limit.rs`.
+        let unit = programs[0].unit.max(programs[1].unit);
+        let limit = libm::exp2(libm::log2(2.0 * unit) * 2.0 / 3.0).max(noise);
+        let counterparts =
+            |limit: f64| Counterparts::of([&programs[0], &programs[1]], [target.rank, golden.rank], limit);
+        let found = counterparts(limit);
+        let ends = ends::compare(&found, &weights, limit);
         if !ends.differing.is_empty() {
-            let cut = cut::find(&counterparts, &weights, &ends.differing);
+            // What is apart by a good part of what the ends are is on the way to them.
+            let errors = ends.differing.iter().map(|&pair| found.apart(pair));
+            let tight = counterparts(limit.min(errors.fold(f64::INFINITY, f64::min) / ON_THE_WAY));
+            let cut = cut::find(&tight, &weights, &ends.differing);
             return cut.map_or(Correspondence::Open, |cut| Correspondence::Differ(Box::new(cut)));
         }
         if ends.agree { Correspondence::Agree } else { Correspondence::Open }
