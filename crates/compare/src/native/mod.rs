@@ -241,7 +241,10 @@ impl<'a> NativePlan<'a> {
             None => {
                 let (conclusions, routes, origins, guarded, is_blamed) = conclude();
                 // Where nobody is to blame, final results speak for calls without partner.
-                if !is_blamed && (guarded.unexplained.is_some() || joined.contains(&false)) {
+                if !is_blamed
+                    && self.proving.is_none()
+                    && (guarded.unexplained.is_some() || joined.contains(&false))
+                {
                     port = ports::part(&observed, (&flow, &kept), &noise, calls);
                 }
                 match &port {

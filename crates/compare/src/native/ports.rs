@@ -22,6 +22,9 @@ use crate::verdict::Class;
 /// more.
 const PORT: usize = 20;
 
+/// A few such calls are a change of one program, whatever their share.
+const FEW: usize = 8;
+
 /// What was concluded of two programs.
 pub(super) struct Port {
     pub(super) conclusions: Vec<Conclusion>,
@@ -97,10 +100,7 @@ fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
         all += 1;
         lone += usize::from(units[at].is_lone() && !units[at].adds_nothing);
     }
-    if std::env::var_os("PORT_DEBUG").is_some() {
-        eprintln!("PORT {lone} of {all}");
-    }
-    lone * PORT > all
+    lone > FEW && lone * PORT > all
 }
 
 /// The class of a unit: of what differs behind the first call of the cut, it is the cause.

@@ -140,11 +140,14 @@ struct Part<'a> {
     values: &'a BTreeSet<usize>,
     /// In order.
     calls: Vec<usize>,
+    depends_on_parameters: bool,
 }
 
 impl<'a> Part<'a> {
     fn of(program: &'a Program, values: &'a BTreeSet<usize>) -> Part<'a> {
-        Part { program, values, calls: program.calls_of(values.iter().copied()) }
+        let calls = program.calls_of(values.iter().copied());
+        let depends_on_parameters = calls.iter().any(|&call| program.depends_on_parameters(call));
+        Part { program, values, calls, depends_on_parameters }
     }
 
     /// Whether all that a call works on agrees.
@@ -200,15 +203,21 @@ impl<'a> Part<'a> {
         found
     }
 
-    /// Whether a call computes from no parameter: a mask, a position.
+    /// Whether a call computes from no parameter, beside others that do: a mask, a position.
     fn is_aside(&self, call: usize) -> bool {
-        let returned = &self.program.steps[call].returned;
-        returned.iter().all(|&value| self.program.values[value].stage.is_none())
+        self.depends_on_parameters && !self.program.depends_on_parameters(call)
+    }
+
+    /// Whether a call rounds to a coarser dtype than that of the run.
+    fn rounds(&self, call: usize) -> bool {
+        let step = &self.program.steps[call];
+        let is_coarse = |&value: &usize| self.program.values[value].unit > self.program.unit;
+        step.returned.iter().any(is_coarse) && !step.given.iter().any(is_coarse)
     }
 
     fn moves(&self, call: usize) -> bool {
         let operation = &self.program.operations[call];
-        operation.reorders || operation.keeps_places || operation.is_view
+        (operation.reorders || operation.keeps_places || operation.is_view) && !self.rounds(call)
     }
 
     /// Operation and sizes of a call.
@@ -236,6 +245,7 @@ impl<'a> Part<'a> {
         let is_of_both = is_source && partner.is_some_and(|partner| there.is_source(partner));
         (
             Reverse(is_of_both),
+            Reverse(self.rounds(call)),
             self.is_aside(call) && partner.is_none(),
             self.moves(call) && !is_of_both,
             Reverse(is_source),

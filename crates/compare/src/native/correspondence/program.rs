@@ -21,6 +21,9 @@ const PARAMETER: &str = "parameter:";
 /// Likewise what lies in the `.grad` of a parameter.
 const GRADIENT: &str = "gradient:";
 
+/// Likewise what nothing recorded made.
+const OUTSIDE: &str = "outside";
+
 /// What a call returned.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
@@ -51,7 +54,7 @@ impl Value {
     }
 }
 
-/// A parameter, or its gradient.
+/// A parameter, its gradient, or an input of the run.
 #[derive(Clone, Debug)]
 pub(super) struct Weight {
     pub(super) count: u64,
@@ -82,6 +85,10 @@ pub(super) struct Program {
     pub(super) weights: BTreeMap<String, Weight>,
     /// Their gradients.
     pub(super) gradients: BTreeMap<String, Weight>,
+    /// Whether a backward pass was recorded.
+    pub(super) has_backward: bool,
+    /// Tensors that the run is given: neither parameters nor results.
+    pub(super) inputs: Vec<Weight>,
     /// The values that the outermost modules return, and values outside all modules that no call uses.
     pub(super) ends: Vec<usize>,
     /// The roundoff of most products of matrices.
@@ -103,6 +110,8 @@ impl Program {
             steps: vec![Step::default(); count],
             weights: BTreeMap::new(),
             gradients: BTreeMap::new(),
+            has_backward: rank.calls().iter().any(|call| call.kind == CallKind::Backward),
+            inputs: Vec::new(),
             ends: Vec::new(),
             unit: ACCUMULATOR,
             operations: (0..count).map(|call| calls.operation(call)).collect(),
@@ -158,6 +167,8 @@ impl Program {
                 step.weights.push(name.to_owned());
             } else if tensor.source.as_deref().is_some_and(|source| source.starts_with(GRADIENT)) {
                 is_update = true;
+            } else if tensor.source.as_deref() == Some(OUTSIDE) {
+                self.inputs.extend(weight(tensor));
             } else if let Source::Call(maker, at) = calls.source(tensor.source.as_deref()) {
                 // What a call changed in place is what it returned.
                 let first = || self.steps[maker].returned.first();
@@ -261,6 +272,11 @@ impl Program {
                 self.values[value].stage = stage;
             }
         }
+    }
+
+    /// Whether a call computes from a parameter.
+    pub(super) fn depends_on_parameters(&self, call: usize) -> bool {
+        self.steps[call].returned.iter().any(|&value| self.values[value].stage.is_some())
     }
 
     /// The calls of some values, in order.
