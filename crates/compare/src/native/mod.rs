@@ -10,6 +10,7 @@
 //! not judged by themselves. A call is: by what it was given, by what other calls of its kind do, and by what a second golden
 //! run does, where there is one (noise).
 
+mod amplified;
 mod blame;
 mod cast;
 mod columns;
@@ -60,6 +61,7 @@ use crate::run::Progress;
 use crate::stack::CodeLines;
 use crate::style::{Conclusions, Judged, Known, Partnerless, Plan, Side, Style, Verdict};
 use crate::verdict::Class;
+use amplified::{Amplified, amplified};
 use blame::Origins;
 use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
@@ -134,6 +136,8 @@ struct Hindsight<'a> {
     joined: Vec<bool>,
     /// Units of one side that nothing of the run depends on.
     side_branches: Vec<usize>,
+    /// Origins whose rounding a function makes much larger.
+    amplified: Vec<Amplified>,
     /// What the guard found on final results, where no call is to blame.
     guarded: Guarded,
     /// Forward calls that were made in the backward pass.
@@ -229,6 +233,7 @@ impl<'a> NativePlan<'a> {
         let side_branches = side_branches(&observed, &flow, &joined);
         side_branches.iter().for_each(|&at| joined[at] = true);
         Hindsight {
+            amplified: amplified(&observed, &flow),
             joined,
             side_branches,
             kept,
