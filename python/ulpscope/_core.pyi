@@ -175,7 +175,16 @@ class Divergence:
         """The module that the call runs in."""
     @property
     def code(self) -> str | None:
-        """The source line that made the call."""
+        """The line of the user's code that made the call."""
+    @property
+    def inner_code(self) -> str | None:
+        """The innermost line outside of torch, such as a library's; ``None`` if that is ``code``."""
+    @property
+    def golden_code(self) -> str | None:
+        """The line of the user's code that made the paired call in the golden."""
+    @property
+    def golden_inner_code(self) -> str | None:
+        """The innermost line outside of torch in the golden; ``None`` if that is ``golden_code``."""
     @property
     def kind(self) -> str:
         """The verdict, such as ``"diverged here"`` or ``"origin differs"``."""
@@ -539,7 +548,9 @@ class Recorder:
     def is_outermost(self) -> bool: ...
     def enter_module(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None: ...
     def leave_module(self, call: OpenCall, module: Any, output: Any) -> None: ...
-    def parameter_gradient(self, base: str, name: str, number: int, gradient: Any) -> None: ...
+    def parameter_gradient(
+        self, base: str, name: str, number: int, gradient: Any, source: str | None = None
+    ) -> None: ...
     def begin_pass(self) -> None: ...
     def end_pass(self) -> None: ...
     def save_as(self, name: str, number: int, value: Any) -> None: ...

@@ -44,6 +44,11 @@ impl Storage {
         Storage { start, first_element }
     }
 
+    /// The address of the storage.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
     /// The address of the tensor's first element.
     pub fn first_element(&self) -> usize {
         self.first_element

@@ -10,14 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ulpscope_tensor::Region;
 
 use crate::address_map::AddressMap;
+use crate::blanks::{Blanks, Initialised};
 use crate::changes::{Changes, Storage};
 use crate::state::StepId;
 
 /// Tensors remembered before dead ones are removed.
 const SWEEP: usize = 1 << 14;
-
-/// Uninitialised addresses remembered.
-const MAX_BLANKS: usize = 1 << 14;
 
 /// A tensor as an object that a program holds.
 ///
@@ -43,9 +41,7 @@ pub trait TensorObject: Sized {
     fn is_parameter(&self) -> bool;
     /// The tensor that it is a view of.
     fn base(&self) -> Result<Option<Self>, Self::Error>;
-    /// Where its elements begin; `None` if it has no elements of its own.
-    fn memory(&self) -> Option<usize>;
-    /// The storage of its elements.
+    /// The storage of its elements; `None` if it has no elements of its own.
     fn storage(&self) -> Option<Storage>;
     /// The part of that storage that it shows; `None` if it has no elements.
     fn region(&self, storage: Storage) -> Option<Region>;
@@ -55,7 +51,7 @@ pub trait TensorObject: Sized {
 #[derive(Debug)]
 pub struct Flow<W> {
     known: Mutex<Known<W>>,
-    /// Whether possibly uninitialised memory was found in this step.
+    /// Whether there is uninitialised memory in this step.
     has_blanks: AtomicBool,
 }
 
@@ -70,9 +66,8 @@ struct Known<W> {
     made: AddressMap<Made<W>>,
     /// Tensors that share their elements with another without torch reporting it: `x.data`, `x.detach()`.
     aliases: AddressMap<Alias<W>>,
-    /// Uninitialised memory by its address, until a call writes to it. A parameter made from it is a different object,
-    /// and torch does not report the relation.
-    blanks: AddressMap<Arc<str>>,
+    /// Uninitialised memory. A parameter made from it is a different object, and torch does not report the relation.
+    blanks: Blanks,
     /// Views that were changed, or whose base was, and that got their nodes afterwards.
     up_to_date: AddressMap<UpToDate<W>>,
     /// Parameters and buffers, for the whole run.
@@ -127,6 +122,12 @@ struct Before {
     serial: u64,
 }
 
+/// The storage of a tensor, and the part that it shows.
+fn part<T: TensorObject>(tensor: &T) -> Option<(Storage, Region)> {
+    let storage = tensor.storage()?;
+    Some((storage, tensor.region(storage)?))
+}
+
 impl<W> Default for Flow<W> {
     fn default() -> Flow<W> {
         let known = Known {
@@ -135,7 +136,7 @@ impl<W> Default for Flow<W> {
             changes: Changes::default(),
             made: AddressMap::default(),
             aliases: AddressMap::default(),
-            blanks: AddressMap::default(),
+            blanks: Blanks::default(),
             up_to_date: AddressMap::default(),
             origins: AddressMap::default(),
             sweep_at: 0,
@@ -171,12 +172,23 @@ impl<W> Flow<W> {
         tensor: &T,
         source: Arc<str>,
     ) -> Result<(), T::Error> {
+        self.forget_blank(tensor);
+        self.note_with(step, tensor, source, None)
+    }
+
+    /// Likewise of a tensor that shows the elements of another.
+    pub fn note_view<T: TensorObject<Weak = W>>(
+        &self,
+        step: StepId,
+        tensor: &T,
+        source: Arc<str>,
+    ) -> Result<(), T::Error> {
         self.note_with(step, tensor, source, None)
     }
 
     /// Notes that a call has written to the memory of a tensor; returns the number of the change.
     pub fn add_change<T: TensorObject<Weak = W>>(&self, step: StepId, tensor: &T, source: Arc<str>) -> u64 {
-        let written = tensor.storage().and_then(|storage| Some((storage, tensor.region(storage)?)));
+        let written = part(tensor);
         self.locked(|known| {
             let serial = known.count();
             if let Some((storage, region)) = written.filter(|_| known.step == step) {
@@ -210,15 +222,6 @@ impl<W> Flow<W> {
         before: Option<Before>,
     ) -> Result<(), T::Error> {
         let reference = tensor.weak()?;
-        if self.has_blanks.load(Ordering::Relaxed)
-            && let Some(address) = tensor.memory()
-        {
-            let is_last = self.locked(|known| {
-                known.blanks.remove(&address);
-                known.blanks.is_empty()
-            });
-            self.has_blanks.store(!is_last, Ordering::Relaxed);
-        }
         let (is_much, _before, _reference) = self.locked(|known| {
             if known.step != step {
                 return (false, None, Some(reference));
@@ -235,13 +238,40 @@ impl<W> Flow<W> {
 
     /// Notes that a tensor is uninitialised.
     pub fn note_blank<T: TensorObject<Weak = W>>(&self, tensor: &T, source: Arc<str>) {
-        let Some(address) = tensor.memory() else { return };
-        self.locked(|known| {
-            if known.blanks.len() < MAX_BLANKS {
-                known.blanks.insert(address, source);
-            }
-        });
+        let Some((storage, region)) = part(tensor) else { return };
+        self.locked(|known| known.blanks.add(storage, region, source));
         self.has_blanks.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that a call has written to a tensor, of whose storage the rest may be uninitialised.
+    pub fn fill_blank<T: TensorObject<Weak = W>>(&self, tensor: &T) {
+        self.change_blanks(|| part(tensor), |blanks, (storage, region)| blanks.write(storage, region));
+    }
+
+    /// Notes that a tensor counts as initialised.
+    pub fn forget_blank<T: TensorObject<Weak = W>>(&self, tensor: &T) {
+        self.change_blanks(|| tensor.storage(), Blanks::forget);
+    }
+
+    fn change_blanks<P>(&self, find: impl FnOnce() -> Option<P>, change: impl FnOnce(&mut Blanks, P)) {
+        if !self.has_blanks.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(place) = find() else { return };
+        let is_last = self.locked(|known| {
+            change(&mut known.blanks, place);
+            known.blanks.is_empty()
+        });
+        self.has_blanks.store(!is_last, Ordering::Relaxed);
+    }
+
+    /// How much of a tensor is initialised, as far as is known.
+    pub fn initialised<T: TensorObject<Weak = W>>(&self, tensor: &T) -> Initialised {
+        if !self.has_blanks.load(Ordering::Relaxed) {
+            return Initialised::Fully;
+        }
+        let Some((storage, region)) = part(tensor) else { return Initialised::Fully };
+        self.locked(|known| known.blanks.state(storage, &region))
     }
 
     /// Notes that a tensor shares the elements of another.
@@ -356,8 +386,8 @@ impl<W> Flow<W> {
         if !self.has_blanks.load(Ordering::Relaxed) {
             return None;
         }
-        let address = parameter.memory()?;
-        self.locked(|known| known.blanks.get(&address).cloned())
+        let storage = parameter.storage()?;
+        self.locked(|known| known.blanks.source(storage))
     }
 
     fn exactly<T: TensorObject<Weak = W>>(&self, tensor: &T) -> Option<Origin> {

@@ -5,13 +5,14 @@
 //! calls, gradients, values ──► Recording ──► State (one step: counters, Ledger, Limits) ──► journal, tensor files
 //!     CallRecord (one call from its beginning to its end)     │
 //!     PendingBackward (a backward call whose gradients arrive one by one)
-//! tensors ──► Flow (who produced them), Changes (who wrote to which memory)
+//! tensors ──► Flow (who produced them), Changes (who wrote to which memory), Blanks (to which nobody did)
 //! ```
 //! Code that calls Python or torch is in `ulpscope-py`, which uses this crate. Generic types here (a tensor, a
 //! gradient) are Python objects there, and simple values in the tests.
 
 mod address_map;
 mod backward_names;
+mod blanks;
 mod buffers;
 mod call_record;
 mod changes;
@@ -32,6 +33,7 @@ mod threads;
 
 pub use address_map::{AddressHasher, AddressMap};
 pub use backward_names::{aged_backward_name, backward_name};
+pub use blanks::Initialised;
 pub use buffers::Buffer;
 pub use call_record::{CallRecord, Kind};
 pub use changes::{Changes, Storage};

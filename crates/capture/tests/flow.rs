@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use ulpscope_capture::{Flow, Plan, Recording, Settings, StepId, Storage, TensorObject};
+use ulpscope_capture::{Flow, Initialised, Plan, Recording, Settings, StepId, Storage, TensorObject};
 use ulpscope_tensor::Region;
 
 /// A tensor of bytes.
@@ -68,10 +68,6 @@ impl TensorObject for Tensor {
         Ok(self.0.base.clone())
     }
 
-    fn memory(&self) -> Option<usize> {
-        Some(self.0.storage + self.0.range.start)
-    }
-
     fn storage(&self) -> Option<Storage> {
         Some(Storage::new(self.0.storage, self.0.storage + self.0.range.start))
     }
@@ -97,6 +93,7 @@ impl Program {
 
     /// A call writes to a tensor in place.
     fn changed(&self, tensor: &Tensor, source: &str) {
+        self.flow.fill_blank(tensor);
         let change = self.flow.add_change(self.step, tensor, Arc::from(source));
         self.flow.note_changed(self.step, tensor, Arc::from(source), change).unwrap();
         if let Some(base) = tensor.base().unwrap() {
@@ -171,6 +168,37 @@ fn a_parameter_made_of_memory_as_it_was_found_names_who_found_it_until_it_is_wri
     assert_eq!(program.source(&parameter).as_deref(), Some("empty"));
     program.changed(&found, "fill_");
     assert_eq!(program.source(&parameter).as_deref(), Some("parameter"));
+}
+
+#[test]
+fn memory_is_uninitialised_until_all_of_it_was_written_to() {
+    let program = Program::new();
+    let found = Tensor::new(1000, 8);
+    program.made(&found, "empty");
+    program.flow.note_blank(&found, Arc::from("empty"));
+    let (front, back, across) = (found.view(0..4), found.view(4..8), found.view(2..6));
+    for view in [&front, &back, &across] {
+        program.flow.note_view(program.step, view, Arc::from("view")).unwrap();
+    }
+    let states = || [&found, &front, &back, &across].map(|tensor| program.flow.initialised(tensor));
+    assert_eq!(states(), [Initialised::Not; 4]);
+    program.changed(&front, "copy_");
+    // Of what is partly written, only the whole is known to be so.
+    let halfway = [Initialised::Partly, Initialised::Fully, Initialised::Not, Initialised::Fully];
+    assert_eq!(states(), halfway);
+    program.changed(&front, "mul_");
+    assert_eq!(states(), halfway);
+    program.changed(&back, "copy_");
+    assert_eq!(states(), [Initialised::Fully; 4]);
+    // Freed and used again, it is a result.
+    program.flow.note_blank(&found, Arc::from("empty"));
+    program.made(&Tensor::new(1000, 8), "add");
+    assert_eq!(states(), [Initialised::Fully; 4]);
+    // Two parts that overlap: nothing is known any more.
+    program.flow.note_blank(&found, Arc::from("empty"));
+    program.changed(&front, "copy_");
+    program.changed(&across, "copy_");
+    assert_eq!(states(), [Initialised::Fully; 4]);
 }
 
 #[test]

@@ -35,6 +35,9 @@ pub struct UnexplainedStep {
     pub module: Option<String>,
     /// The line of the user's code that made it.
     pub code: Option<String>,
+    /// The innermost line outside of torch, if it is a different one: that of a library.
+    #[serde(default)]
+    pub inner_code: Option<String>,
 }
 
 impl fmt::Display for FinalResult {

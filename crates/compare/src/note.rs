@@ -5,7 +5,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use ulpscope_report::format_number;
+use ulpscope_report::{format_number, format_short};
 
 use crate::style::Side;
 
@@ -68,6 +68,19 @@ pub enum Note {
         target: String,
         /// Its dtype in the golden.
         golden: String,
+    },
+    /// A parameter, buffer or input that one side has in a coarser dtype, and a function that makes its rounding much larger.
+    RoundingAmplified {
+        /// Which, as the dump says: `buffer:rotary.inv_freq`.
+        origin: String,
+        /// Its relative error.
+        #[serde(with = "crate::number")]
+        error: f64,
+        /// The call.
+        call: String,
+        /// The relative error of its result.
+        #[serde(with = "crate::number")]
+        result: f64,
     },
     /// A run did not reach the end of its step.
     Killed {
@@ -230,6 +243,14 @@ impl fmt::Display for Note {
                 "{} a different dtype from the golden's, such as {example} ({target} against {golden}); errors are \
                  compared with the rounding of the coarser one",
                 verb(*calls, "returns", "return")
+            ),
+            Note::RoundingAmplified { origin, error, call, result } => write!(
+                f,
+                "{} has a coarser dtype on one side and differs by {}; {call} turns this into {}, as such functions do. \
+                 Keep it in float32",
+                origin.replacen(':', " ", 1),
+                format_short(*error),
+                format_short(*result)
             ),
             Note::Killed { path } => write!(
                 f,

@@ -14,7 +14,7 @@ use crate::finding::{Finding, FindingCause, FindingKind};
 use crate::note::Note;
 use crate::origins::{OriginCounts, TakenOrigins};
 use crate::row_spool::RowSpool;
-use crate::stack::own_line;
+use crate::stack::CodeLines;
 use crate::style::{Conclusions, Judged, Known, Partnerless, Row, Side, Style, Verdict};
 use crate::verdict::{ClassCounts, Divergence, LoneCall};
 use crate::{ledgers, levels};
@@ -469,14 +469,18 @@ fn partner_in_region(unit: &Judged) -> Option<String> {
 fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Rank) -> Divergence {
     let stack = unit.target.and_then(|call| target.stack(call));
     let stack = stack.or_else(|| unit.golden.and_then(|call| golden.stack(call))).unwrap_or_default();
+    let golden_stack = unit.golden.and_then(|call| golden.stack(call)).unwrap_or_default();
+    let [code, golden_code] = [&stack, &golden_stack].map(|stack| CodeLines::of(stack));
     let module = unit.target.and_then(|call| target.parent(call));
     let entry = unit.finding.as_ref().map_or(row, |finding| finding.entry.as_str());
     Divergence {
         call: call_name(unit, target, golden).unwrap_or_else(|| row.to_owned()),
         golden_call: partner_in_region(unit).or_else(|| unit.golden.map(|call| golden.name(call))),
         module: module.or_else(|| unit.golden.and_then(|call| golden.parent(call))),
-        code: own_line(&stack),
-        golden_code: unit.golden.and_then(|call| golden.stack(call)).and_then(|stack| own_line(&stack)),
+        code: code.own,
+        inner_code: code.inner,
+        golden_code: golden_code.own,
+        golden_inner_code: golden_code.inner,
         shown: DivergenceEntry::of(entry, (target, unit.target), (golden, unit.golden)),
         stack,
         lone_before: None,

@@ -100,8 +100,12 @@ pub struct Divergence {
     pub module: Option<String>,
     /// The line of the user's code that made it.
     pub code: Option<String>,
+    /// The innermost line outside of torch, if it is a different one: that of a library.
+    pub inner_code: Option<String>,
     /// The line that made its counterpart in the golden.
     pub golden_code: Option<String>,
+    /// The innermost line outside of torch that made the counterpart, if it is a different one.
+    pub golden_inner_code: Option<String>,
     /// The whole stack, innermost frame first.
     pub stack: Vec<String>,
     /// The call just before it, if only one side makes that one.

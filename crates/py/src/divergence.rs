@@ -15,6 +15,9 @@ pub(crate) struct Divergence {
     golden_call: Option<String>,
     module: Option<String>,
     code: Option<String>,
+    inner_code: Option<String>,
+    golden_code: Option<String>,
+    golden_inner_code: Option<String>,
     kind: String,
     entry: String,
     why: String,
@@ -36,8 +39,8 @@ pub(crate) struct Divergence {
 
 packed! {
     Divergence {
-        call, golden_call, module, code, kind, entry, why, confidence, line, stack, step, rank, error, floor, downstream,
-        direction, proof, proof_reason, wrong_side, target_own_error, golden_own_error,
+        call, golden_call, module, code, inner_code, golden_code, golden_inner_code, kind, entry, why, confidence, line,
+        stack, step, rank, error, floor, downstream, direction, proof, proof_reason, wrong_side, target_own_error, golden_own_error,
     }
 }
 
@@ -56,6 +59,9 @@ impl Divergence {
             golden_call: found.golden_call.clone(),
             module: found.module.clone(),
             code: found.code.clone(),
+            inner_code: found.inner_code.clone(),
+            golden_code: found.golden_code.clone(),
+            golden_inner_code: found.golden_inner_code.clone(),
             kind: finding.kind.words().to_owned(),
             entry: finding.entry.clone(),
             why: found.why(),
@@ -116,6 +122,9 @@ impl Divergence {
             ("golden_call", text(&self.golden_call)),
             ("module", text(&self.module)),
             ("code", text(&self.code)),
+            ("inner_code", text(&self.inner_code)),
+            ("golden_code", text(&self.golden_code)),
+            ("golden_inner_code", text(&self.golden_inner_code)),
             ("kind", Cell::text(&self.kind)),
             ("entry", Cell::text(&self.entry)),
             ("why", Cell::text(&self.why)),

@@ -157,6 +157,7 @@ impl Explanation {
             said.push(Statement::LargestStep { call, inputs: step.inputs, output: step.error });
             said.extend(step.module.iter().cloned().map(Statement::Module));
             said.extend(step.code.iter().cloned().map(Statement::Code));
+            said.extend(step.inner_code.iter().cloned().map(Statement::InnerCode));
         }
         let refuted = compared.outcomes().map(|outcome| outcome.refuted.len() as u64).sum();
         if refuted > 0 && compared.agreement.answer() == Answer::Inconclusive {
@@ -211,8 +212,11 @@ fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) ->
     said.extend(golden.map(Statement::GoldenCall));
     said.extend(first.module.clone().map(Statement::Module));
     said.extend(first.code.clone().map(Statement::Code));
-    let other = first.golden_code.clone().filter(|code| first.code.as_ref() != Some(code));
-    said.extend(other.map(Statement::GoldenCode));
+    said.extend(first.inner_code.clone().map(Statement::InnerCode));
+    let known = [&first.code, &first.inner_code];
+    let golden =
+        [&first.golden_code, &first.golden_inner_code].into_iter().filter(|code| !known.contains(code));
+    said.extend(golden.flatten().cloned().map(Statement::GoldenCode));
     said.push(entry(rank, first));
     said
 }

@@ -241,7 +241,9 @@ fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
         return vec![Instruction::CheckCallOf(side), show(compared, rank, first, side)];
     }
     let mut steps = Vec::new();
-    match (&first.code, &first.golden_code) {
+    // All calls of a library's model have the same line of the user.
+    let lines = [(&first.inner_code, &first.code), (&first.golden_inner_code, &first.golden_code)];
+    match lines.map(|(inner, own)| inner.as_ref().or(own.as_ref())).into() {
         (Some(code), Some(golden)) if code != golden => {
             return vec![
                 Instruction::CompareCode,

@@ -151,9 +151,11 @@ pub enum Statement {
     GoldenCall(String),
     /// The module.
     Module(String),
-    /// The line of code.
+    /// The line of the user's code.
     Code(String),
-    /// The line of code in the golden.
+    /// The innermost line outside of torch, if it is a different one.
+    InnerCode(String),
+    /// The line of code in the golden, the user's or a library's.
     GoldenCode(String),
     /// The entry that shows it.
     Entry {

@@ -55,6 +55,11 @@ impl Region {
         Some(region)
     }
 
+    /// The number of its bytes.
+    pub fn bytes(&self) -> usize {
+        self.run.saturating_mul(self.pieces())
+    }
+
     /// From the first byte to the last.
     fn length(&self) -> usize {
         length(self.run, &self.repeats)

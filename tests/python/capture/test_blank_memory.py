@@ -109,3 +109,72 @@ def test_what_could_not_be_read_is_a_gap_beside_it(tmp_path: Path) -> None:
     compared = ulpscope.compare(tmp_path, tmp_path)
     assert compared.agreement == "inconclusive"
     assert compared.summary["classes"]["not comparable"] == 1
+
+
+def garbage(shape: tuple[int, ...], values: list[float]) -> None:
+    """Leaves different numbers in freed memory in each run, NaN among them."""
+    value = values.pop()
+    left = [torch.ones(shape).numpy() for _ in range(8)]
+    for array in left:
+        array[:] = value
+    del left, array
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_views_of_it_are_no_results(tmp_path: Path, task: str) -> None:
+    """Heads of two parts are filled part by part, through views and by assignment."""
+    values = [float("nan"), 3e30, float("inf"), 7.0]
+
+    def program() -> None:
+        torch.manual_seed(0)
+        x = torch.randn(8, 4)
+        garbage((8, 6), values)
+        through_views = x.new_empty(8, 6)
+        flat = through_views.view(48).reshape(6, 8).view(8, 6)
+        flat[:, :4].copy_(x)
+        through_views[:, 4:].fill_(1)
+        garbage((8, 6), values)
+        assigned = x.new_empty(8, 6)
+        assigned[:, :4] = x
+        assigned[:, 4:] = x[:, :2]
+        torch.matmul(through_views, assigned.transpose(0, 1)).sum()
+
+    for run in ("target", "golden"):
+        captured = capture_of(tmp_path / run, program, task=task)
+    calls = captured.calls
+    assert calls["Tensor.view.0.forward"]["input_args"][0]["blank"] is True
+    assert calls["Tensor.view.0.forward"]["output"][0]["blank"] is True
+    assert calls["Tensor.copy_.0.forward"]["input_args"][0]["blank"] is True
+    assert has_numbers(calls["Tensor.copy_.0.forward"]["output"][0])
+    # Half of it is written to when the second half is assigned.
+    assert calls["Tensor.__setitem__.1.forward"]["input_args"][0]["blank"] is True
+    assert has_numbers(calls["Tensor.transpose.0.forward"]["input_args"][0])
+    compared = ulpscope.compare(tmp_path / "target", tmp_path / "golden")
+    assert (compared.agreement, compared.divergences) == ("agree", [])
+    named = [row for row in compared.rows if row["why"] == "uninitialised memory"]
+    assert len(named) == 16
+
+
+def test_what_is_computed_of_it_has_its_numbers(tmp_path: Path) -> None:
+    """A program that reads it is wrong, and shows it."""
+
+    def program() -> None:
+        found = torch.empty(4)
+        found.view(2, 2) * 2
+        found.view(2, 2)
+        # Filled in a way that torch does not report.
+        shared = torch.empty(4)
+        shared.numpy()[:] = 3
+        shared.view(2, 2)
+        # A copy of it, in a different arrangement, and memory that is used again.
+        torch.empty(3, 2).t().reshape(6)
+        for _ in range(4):
+            torch.ones(4).view(2, 2)
+
+    calls = capture_of(tmp_path, program).calls
+    assert not has_numbers(calls["Tensor.view.0.forward"]["output"][0])
+    assert has_numbers(calls["Tensor.__mul__.0.forward"]["input_args"][0])
+    assert calls["Tensor.view.2.forward"]["input_args"][0]["Max"] == 3
+    assert not has_numbers(calls["Tensor.reshape.0.forward"]["output"][0])
+    for number in range(3, 7):
+        assert calls[f"Tensor.view.{number}.forward"]["input_args"][0]["Max"] == 1

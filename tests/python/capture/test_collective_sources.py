@@ -155,11 +155,13 @@ def test_replicas_whose_gradients_are_averaged_unseen(folder: Path, level: str, 
     captured = Captured(folder / f"replicas_{level}", rank=f"rank{rank}")
     found = [note for note in captured.ledger["notes"] if "DistributedDataParallel" in note]
     assert len(found) == 1
-    assert found[0].endswith("the mean over all ranks")
-    # As the note says: what is recorded is this rank's own.
+    assert found[0].endswith("the mean over all ranks, is recorded with the next number")
+    # As the note says: what the pass records is this rank's own.
     if level in ("L0", "mix"):
         gradient = captured.calls["Module.module.0.Linear.parameters_grad.0"]["weight"][0]
         assert captured.tensor(gradient).tolist() == [[rank + 1.0, rank + 1.0]]
+        mean = captured.calls["Module.module.0.Linear.parameters_grad.2"]["weight"][0]
+        assert (captured.tensor(mean).tolist(), mean["source"]) == ([[3.0, 3.0]], "gradient:module.0.weight")
     if level in ("L1", "mix"):
         gradient = captured.calls["Functional.linear.0.backward"]["output"][1]
         assert captured.tensor(gradient).tolist() == [[rank + 1.0, rank + 1.0]]

@@ -389,3 +389,28 @@ def test_a_comparison_explains_itself_in_every_language(pair: tuple[Path, Path])
     assert pickle.loads(pickle.dumps(result)).explain(lang="zh") == chinese
     with pytest.raises(ValueError, match='lang: expected one of en, zh, found "fr"'):
         result.explain(lang="fr")  # type: ignore[arg-type]
+
+
+def test_a_librarys_line_is_named_beside_the_users(tmp_path: Path) -> None:
+    """In a model of a library, all calls have the same line of the user."""
+    name = "Functional.linear.2.forward"
+    packages = "/env/lib/python3.12/site-packages"
+    torch_line = f"File {packages}/torch/nn/modules/linear.py, line 134, in forward, \n return F.linear(x)"
+    user = "File /home/me/train.py, line 7, in main, \n loss = model(x)"
+    for side, fault, number in (("target", {2: 1.2}, 90), ("golden", None, 81)):
+        library = f"File {packages}/transformers/llama.py, line {number}, in forward, \n q = self.q(x)"
+        stacks = {name: [torch_line, library, user]}
+        write_rank(tmp_path / side, chain(4, fault=fault), stacks=stacks, parents={name: MODULE})
+    result = ulpscope.compare(tmp_path / "target", tmp_path / "golden")
+    assert sections(result.explain())["Where"][2:5] == [
+        "code    /home/me/train.py:7 main: loss = model(x)",
+        f"inner   {packages}/transformers/llama.py:90 forward: q = self.q(x)",
+        f"golden  {packages}/transformers/llama.py:81 forward: q = self.q(x)",
+    ]
+    first = result.divergences[0]
+    assert first.code == first.golden_code == "/home/me/train.py:7 main: loss = model(x)"
+    assert first.inner_code == f"{packages}/transformers/llama.py:90 forward: q = self.q(x)"
+    document = json.loads(result.to_json())["first_divergence"]
+    assert document["golden_inner_code"] == first.golden_inner_code
+    row = next(row for row in result.rows if row["call"] == name and row["code"])
+    assert row["inner_code"] == first.inner_code

@@ -139,7 +139,8 @@ impl Walk<'_> {
         let extent = entry.numbers.as_ref();
         let heard = self.noise.of(at, number);
         let is_ordinary = |extent: &Extent| extent.mismatched == 0 && self.origins.is_ordinary(extent, heard);
-        if entry.state == Seeing::Apart && extent.is_some_and(is_ordinary) {
+        let is_amplified = self.is_fine_run && self.expectations.is_amplified(at, number);
+        if entry.state == Seeing::Apart && !is_amplified && extent.is_some_and(is_ordinary) {
             return None;
         }
         // Drawn anew in every run, or computed outside by a decision that is not always the same.

@@ -7,10 +7,11 @@ use super::measure::{Measured, Numbers};
 use super::verdict::emphasis;
 use crate::fact::Fact;
 use crate::proof::{Proof, ProofVerdict, ReplayedError};
+use crate::stack::CodeLines;
 use crate::style::{Row, Verdict};
 
 /// Heading and meaning of each column, in order.
-pub const COLUMNS: [(&str, &str); 48] = [
+pub const COLUMNS: [(&str, &str); 49] = [
     ("call", "the call, by its name in the target"),
     ("entry", "the argument or result: role and position"),
     (
@@ -66,7 +67,8 @@ pub const COLUMNS: [(&str, &str); 48] = [
     ("target_digest", "hash of the bytes, as recorded"),
     ("golden_digest", "likewise"),
     ("module", "the module the call was made in; on the first row of a call"),
-    ("code", "the line of code that made the call; on the first row of a call"),
+    ("code", "the line of the user's code that made the call; on the first row of a call"),
+    ("inner_code", "the innermost line outside of torch, if it is a different one: that of a library"),
 ];
 
 /// Likewise the columns that replay adds behind them. All but the first are numbers of the call, on the row that shows most.
@@ -143,7 +145,7 @@ pub(super) struct Line<'a> {
     pub(super) golden: Option<&'a Entry>,
     pub(super) measured: Option<&'a Measured>,
     pub(super) module: Option<&'a str>,
-    pub(super) code: Option<&'a str>,
+    pub(super) code: Option<&'a CodeLines>,
 }
 
 impl Line<'_> {
@@ -184,7 +186,8 @@ impl Line<'_> {
             cells.push(Cell::maybe(side.and_then(digest), Cell::text));
         }
         cells.push(Cell::maybe(self.module, Cell::text));
-        cells.push(Cell::maybe(self.code, Cell::text));
+        cells.push(Cell::maybe(self.code.and_then(|code| code.own.as_deref()), Cell::text));
+        cells.push(Cell::maybe(self.code.and_then(|code| code.inner.as_deref()), Cell::text));
         Row { fact: fact.map(Box::new), ..Row::new(cells, emphasis(verdict), verdict) }
     }
 

@@ -4,8 +4,11 @@
 //! moves; the largest of an element, which says nothing of many small ones; and the part that all elements share, which
 //! rounding hardly has: a factor of 1.01 stands out where everything else is off by as much at random.
 
+use std::collections::HashSet;
+
 use ulpscope_dump::CallKind;
 
+use super::amplified::amplified;
 use super::extent::{Extent, ratio};
 use super::flow::Flow;
 use super::limit::ELEMENT_FACTOR;
@@ -99,12 +102,15 @@ pub(super) struct Expectations<'a> {
     inner: Vec<Apart>,
     /// The largest relative error that statistics have shown on the way to a unit's results.
     shown: Vec<Apart>,
+    /// Origins whose rounding a function makes much larger: unit and entry.
+    amplified: HashSet<(usize, usize)>,
 }
 
 impl<'a> Expectations<'a> {
     pub(super) fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a Noise) -> Expectations<'a> {
         let none = vec![Apart::default(); units.len()];
-        let mut all = Expectations { units, flow, noise, inner: none.clone(), shown: none };
+        let amplified = amplified(units, flow).into_iter().map(|found| (found.unit, found.entry)).collect();
+        let mut all = Expectations { units, flow, noise, inner: none.clone(), shown: none, amplified };
         for &at in &flow.order {
             let results = all.results(at).map(|(_, extent)| Apart::relative(extent));
             let largest = results.fold(all.inner[at], Apart::max);
@@ -118,6 +124,11 @@ impl<'a> Expectations<'a> {
             all.shown[at] = own.fold(all.shown_before(at), Apart::max);
         }
         all
+    }
+
+    /// Whether a function makes the rounding of an origin much larger.
+    pub(super) fn is_amplified(&self, at: usize, entry: usize) -> bool {
+        self.amplified.contains(&(at, entry))
     }
 
     /// The largest errors among what is inside a module.
@@ -174,9 +185,13 @@ impl<'a> Expectations<'a> {
             unit = unit.max(from.unit);
             // What a backward call takes from its forward call is no gradient, and says nothing of the size of one.
             let is_given = self.flow.forward[at].is_none() || number == 0 || family == Family::Sum;
-            let slope =
-                if is_given || partner.is_some() { family.slope(from, result, *partner) } else { 0.0 };
-            natural += slope * from.norm;
+            let slope = match is_given || partner.is_some() {
+                true => family.slope(from, result, *partner),
+                false => family.slope_in_backward(from, result),
+            };
+            if family.rounds_at_arguments() && (is_given || partner.is_some()) {
+                natural += slope * from.norm;
+            }
             // Most sums are over one dimension, or over all but one.
             length = length.max(from.count / result.count.max(1.0)).max(from.count.sqrt());
             if let (Family::Contraction, Some(partner)) = (family, partner) {
@@ -185,7 +200,7 @@ impl<'a> Expectations<'a> {
             let gain = slope.max(if from.norm > 0.0 { result.norm / from.norm } else { 0.0 });
             inherited += (gain * from.error).powi(2);
             let relative = result.rms() * from.relative_peak();
-            inherited_peak = inherited_peak.max(relative).max(slope * from.peak);
+            inherited_peak = inherited_peak.max(relative).max(family.peak_slope(result, slope) * from.peak);
             drift += from.drift * from.drift;
             // Where an argument of the forward call is near its threshold, the whole gradient passes or does not: of an
             // argument that is off by a share, as large a share of the elements may be.

@@ -21,6 +21,7 @@ use super::measure::{State, measure};
 use super::observed::Observed;
 use super::rounding::ACCUMULATOR;
 use super::siblings::LEAST_ALLOWED;
+use crate::pairing::Wrappers;
 use crate::style::Side;
 
 /// Where calls stand that belong to the step of an optimizer.
@@ -57,7 +58,7 @@ pub(super) struct LeftApart {
 
 /// What a side does with a parameter.
 struct Written {
-    /// What it was before.
+    /// What it was before the first of the calls, if there are any.
     before: Entry,
     /// What was written last; nothing, where a call does not give back what it wrote.
     after: Option<Entry>,
@@ -111,6 +112,7 @@ impl Kept {
             return Kept::default();
         }
         let sides = calls.map(written);
+        let sides = unwrapped(sides);
         let names: BTreeSet<&String> = sides.iter().flat_map(BTreeMap::keys).collect();
         let names: Vec<&String> = names.into_iter().collect();
         let noise = gradient_noise(units);
@@ -221,6 +223,9 @@ fn written(calls: &Calls<'_>) -> BTreeMap<String, Written> {
     // The parameter that a result is, by the name of the entry.
     let mut parameters: HashMap<String, String> = HashMap::new();
     for call in 0..rank.calls().len() {
+        if rank.calls()[call].kind == CallKind::ParametersGrad {
+            add_exchanged(rank, call, &mut written);
+        }
         if rank.calls()[call].kind != CallKind::Forward || !calls.operation(call).is_in_place {
             continue;
         }
@@ -255,6 +260,34 @@ fn written(calls: &Calls<'_>) -> BTreeMap<String, Written> {
         }
     }
     written
+}
+
+/// Gradients as an optimizer gets them: ranks may have exchanged them in a way that shows no call, as
+/// `DistributedDataParallel` does.
+fn add_exchanged(rank: &Rank, call: usize, written: &mut BTreeMap<String, Written>) {
+    for entry in rank.entries(call).unwrap_or_default() {
+        let Content::Tensor(tensor) = &entry.content else { continue };
+        let Some(name) = tensor.source.clone().filter(|source| source.starts_with(GRADIENT)) else {
+            continue;
+        };
+        let new = || Written { before: entry.clone(), after: None, by: Vec::new() };
+        written.entry(name).or_insert_with(new).after = Some(entry.clone());
+    }
+}
+
+/// Names of both sides without the words that a wrapper of one side's model adds.
+fn unwrapped(sides: [BTreeMap<String, Written>; 2]) -> [BTreeMap<String, Written>; 2] {
+    let paths = sides.each_ref().map(|side| side.keys().filter_map(|name| Some(name.split_once(':')?.1)));
+    let [target, golden] = paths;
+    let wrappers = Wrappers::of(target, golden);
+    let [target, golden] = sides;
+    [(Side::Target, target), (Side::Golden, golden)].map(|(side, written)| {
+        let renamed = written.into_iter().map(|(name, written)| match name.split_once(':') {
+            Some((kind, path)) => (format!("{kind}:{}", wrappers.unwrap(side, path)), written),
+            None => (name, written),
+        });
+        renamed.collect()
+    })
 }
 
 /// How far gradients of parameters are apart in the middle; where they were not recorded, other gradients.
@@ -292,9 +325,17 @@ fn left_apart(
     let (left, before, step) = match written {
         [Some(ours), Some(theirs)] => {
             let left = apart((target, ours.after.as_ref()?), (golden, theirs.after.as_ref()?))?;
-            let before = apart((target, &ours.before), (golden, &theirs.before))?;
-            let step = ratio(stepped(target, ours)?.error, left.norm);
-            (left, before.relative(), step)
+            // Where a side shows no call that wrote, it shows no state before it.
+            let before = match ours.by.is_empty() || theirs.by.is_empty() {
+                true => 0.0,
+                false => apart((target, &ours.before), (golden, &theirs.before))?.relative(),
+            };
+            let step = match ours.by.is_empty() {
+                true => stepped(golden, theirs)?.error,
+                false => stepped(target, ours)?.error,
+            };
+            let step = ratio(step, left.norm);
+            (left, before, step)
         }
         [Some(ours), None] if !golden.is_cut() => (stepped(target, ours)?, 0.0, 0.0),
         [None, Some(theirs)] if !target.is_cut() => (stepped(golden, theirs)?, 0.0, 0.0),

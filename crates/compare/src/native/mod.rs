@@ -10,6 +10,7 @@
 //! not judged by themselves. A call is: by what it was given, by what other calls of its kind do, and by what a second golden
 //! run does, where there is one (noise).
 
+mod amplified;
 mod blame;
 mod cast;
 mod columns;
@@ -59,8 +60,10 @@ use crate::pairing::{
 };
 use crate::proof::Proving;
 use crate::run::Progress;
+use crate::stack::CodeLines;
 use crate::style::{Conclusions, Judged, Known, Partnerless, Plan, Side, Style, Verdict};
 use crate::verdict::Class;
+use amplified::{Amplified, amplified};
 use blame::Origins;
 use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
@@ -139,6 +142,8 @@ struct Hindsight<'a> {
     joined: Vec<bool>,
     /// Units of one side that nothing of the run depends on.
     side_branches: Vec<usize>,
+    /// Origins whose rounding a function makes much larger.
+    amplified: Vec<Amplified>,
     /// What the guard found on final results, where no call is to blame.
     guarded: Guarded,
     /// Forward calls that were made in the backward pass.
@@ -268,6 +273,7 @@ impl<'a> NativePlan<'a> {
             downstream[from] += 1;
         }
         Hindsight {
+            amplified: amplified(&observed, &flow),
             joined,
             side_branches,
             kept,
@@ -371,13 +377,15 @@ impl<'a> NativePlan<'a> {
             let unit = &known.observed[step.unit];
             let call = unit.target.map(|call| (self.target.rank, call));
             let call = call.or_else(|| unit.golden.map(|call| (self.golden.rank, call)));
-            let stack = call.and_then(|(rank, call)| rank.stack(call));
+            let stack = call.and_then(|(rank, call)| rank.stack(call)).unwrap_or_default();
+            let code = CodeLines::of(&stack);
             UnexplainedStep {
                 call: self.name(unit),
                 error: step.error,
                 inputs: step.inputs,
                 module: call.and_then(|(rank, call)| rank.parent(call)),
-                code: stack.and_then(|stack| crate::stack::own_line(&stack)),
+                code: code.own,
+                inner_code: code.inner,
             }
         });
         Some(FinalResult {
@@ -444,7 +452,7 @@ impl<'a> NativePlan<'a> {
                     let mut line = Line { call: &name, how, ..Line::default() };
                     if number == 0 {
                         line.module = module.as_deref();
-                        line.code = code.as_deref();
+                        line.code = code.as_ref();
                     }
                     observed.entries.push(self.judge_entry(line, unit, &mut judged));
                 }
@@ -500,12 +508,12 @@ impl<'a> NativePlan<'a> {
         }
     }
 
-    /// The module a call was made in, and the line of code.
-    fn place(&self, pair: &CallPair) -> (Option<String>, Option<String>) {
+    /// The module a call was made in, and the lines of code.
+    fn place(&self, pair: &CallPair) -> (Option<String>, Option<CodeLines>) {
         let (target, golden) = (self.target.rank, self.golden.rank);
         let module = target.parent(pair.target).or_else(|| golden.parent(pair.golden));
         let stack = target.stack(pair.target).or_else(|| golden.stack(pair.golden));
-        (module, stack.and_then(|stack| crate::stack::own_line(&stack)))
+        (module, stack.map(|stack| CodeLines::of(&stack)))
     }
 
     fn judge_lone(&self, side: Side, call: usize, reason: &str) -> (Judged, Observed) {
@@ -520,9 +528,9 @@ impl<'a> NativePlan<'a> {
             Side::Target => judged.target = Some(call),
             Side::Golden => judged.golden = Some(call),
         }
-        let stack = rank.stack(call).and_then(|stack| crate::stack::own_line(&stack));
+        let code = rank.stack(call).map(|stack| CodeLines::of(&stack));
         let module = rank.parent(call);
-        let line = Line { call: &name, module: module.as_deref(), code: stack.as_deref(), ..Line::default() };
+        let line = Line { call: &name, module: module.as_deref(), code: code.as_ref(), ..Line::default() };
         judged.rows.push(line.row(only_in(side), Some(Fact::Unpaired(reason.to_owned())), Verdict::Warn));
         judged.partnerless.push(Partnerless { side, name, reason: reason.to_owned(), is_joined: false });
         let entries = match rank.entries(call) {

@@ -81,9 +81,10 @@ const PICKS: [&str; 11] =
 const ROUNDS: [&str; 7] = ["round", "floor", "ceil", "trunc", "sign", "sgn", "nan_to_num"];
 
 /// Python's augmented assignments.
-const AUGMENTED: [&str; 12] = [
+const AUGMENTED: [&str; 13] = [
     "__iadd__",
     "__iand__",
+    "__idiv__",
     "__ifloordiv__",
     "__ilshift__",
     "__imod__",
@@ -95,6 +96,9 @@ const AUGMENTED: [&str; 12] = [
     "__itruediv__",
     "__ixor__",
 ];
+
+/// Collectives that write their result into what they are given.
+const EXCHANGES: [&str; 4] = ["all_reduce", "broadcast", "reduce", "all_reduce_coalesced"];
 
 /// The same elements at the same places, in another dtype, on another device, or not at all another.
 const KEEPS_PLACES: [&str; 15] = [
@@ -214,7 +218,9 @@ impl Operation {
             is_steep: matches!(step, "addcdiv" | "fused_adam" | "fused_adamw" | "fused_adagrad"),
             is_ranking,
             is_draw: is_draw && !is_backward,
-            is_in_place: last.ends_with('_') && !last.ends_with("__") || AUGMENTED.contains(&last),
+            is_in_place: last.ends_with('_') && !last.ends_with("__")
+                || AUGMENTED.contains(&last)
+                || base.starts_with("Distributed.") && EXCHANGES.contains(&last),
             communicates: base.starts_with("Distributed."),
             is_loop: matches!(name, "lstm" | "gru" | "rnn_tanh" | "rnn_relu"),
             is_foreach: name.starts_with("foreach_"),

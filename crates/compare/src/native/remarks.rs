@@ -20,6 +20,7 @@ pub(super) fn remarks(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
     notes.extend(side_branches(plan, known));
     notes.extend(arguments(plan, known));
     notes.extend(dtypes(plan, known));
+    notes.extend(amplified(plan, known));
     notes
 }
 
@@ -54,6 +55,27 @@ fn arguments(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
     let units: Vec<&Observed> = without_effect.map(|(unit, _)| unit).collect();
     let first = plan.name(units.first()?);
     Some(Note::ArgumentsWithoutEffect { calls: units.len() as u64, first })
+}
+
+/// Origins that one side has in a coarser dtype, and what a function makes of their rounding.
+fn amplified(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
+    let notes = known.amplified.iter().take(SHOWN).map(|found| {
+        let unit = &known.observed[found.unit];
+        let seen = &unit.entries[found.entry];
+        let entries = unit.target.and_then(|call| plan.target.rank.entries(call).ok()).unwrap_or_default();
+        let source = entries.into_iter().find(|entry| place(entry.role, &entry.path) == seen.place);
+        let source = source.and_then(|entry| match entry.content {
+            Content::Tensor(tensor) => tensor.source,
+            _ => None,
+        });
+        Note::RoundingAmplified {
+            origin: source.unwrap_or_else(|| plan.entry_name(unit, seen)),
+            error: found.error,
+            call: plan.name(&known.observed[found.by]),
+            result: found.result,
+        }
+    });
+    notes.collect()
 }
 
 fn dtypes(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {

@@ -10,10 +10,17 @@
 //! mild functions           |Δy| ≤ 1.13 |Δx|
 //! products by element      |Δy| ≤ max|b| |Δa| + max|a| |Δb|
 //! products of matrices     |Δy| ≈ |Δa| |b| / √k              for errors that know nothing of the other factor
+//! sine, cosine             |Δy| ≤ |Δx|                       however large x is: a relative error becomes an absolute one
+//! exponential              |Δy| ≤ |y| max|Δx|
+//! softmax                  |Δy| ≤ 2 |y| max|Δx|, ½ |Δx|
+//! its logarithm, losses    |Δy| ≈ 2 |Δx|
+//! logarithm                |Δy| ≈ |Δx| / |x|
+//! powers                   |Δy| / |y| ≈ p |Δx| / |x|
+//! variance, deviation      |Δy| ≈ 2 σ |Δx|, |Δx|             however large the mean is
 //! ```
 //! Gradients are handed back in the same way; they use the arguments of the forward call as far as the family says.
 
-use super::extent::Extent;
+use super::extent::{Extent, ratio};
 
 /// Operations that hand errors on in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +33,30 @@ pub(super) enum Family {
     Product,
     /// Products of matrices, and convolutions.
     Contraction,
+    /// Sine and cosine.
+    Periodic,
+    /// Exponentials.
+    Exponential,
+    /// Softmax.
+    Softmax,
+    /// Logarithms of a softmax or of a sum of exponentials, and losses made of them.
+    LogSoftmax,
+    /// Gradients of the scores in these.
+    ScoreGradient,
+    /// Logarithms.
+    Logarithm,
+    /// Powers.
+    Power,
+    /// Variances.
+    Variance,
+    /// Standard deviations.
+    Deviation,
     /// Anything else.
     Other,
 }
+
+/// The largest power in models is a cube, in approximations of GELU.
+const POWER: f64 = 3.0;
 
 /// The steepest of the mild functions is GELU, with a slope of 1.13.
 const SLOPE: f64 = 1.13;
@@ -132,7 +160,7 @@ impl Family {
         let name = base.rsplit('.').next().unwrap_or(base).trim_matches('_').trim_start_matches("foreach_");
         if SUMS.contains(&name) {
             Family::Sum
-        } else if MILD.contains(&name) || is_backward && name.ends_with("softmax") {
+        } else if MILD.contains(&name) || is_backward && name == "softmax" {
             // The gradient of a softmax is a difference of gradients, each times a probability.
             Family::Mild
         } else if PRODUCTS.contains(&name) {
@@ -140,7 +168,67 @@ impl Family {
         } else if CONTRACTIONS.contains(&name) {
             Family::Contraction
         } else {
-            Family::Other
+            Family::of_function(name, is_backward)
+        }
+    }
+
+    /// Functions whose condition is known. Gradients of most are products of what arrives and what the forward call took or
+    /// gave, which is what relative sizes say.
+    fn of_function(name: &str, is_backward: bool) -> Family {
+        match name {
+            "log_softmax" | "logsumexp" | "cross_entropy" if is_backward => Family::ScoreGradient,
+            "sin" | "cos" => Family::Periodic,
+            _ if is_backward => Family::Other,
+            "log_softmax" | "logsumexp" | "cross_entropy" => Family::LogSoftmax,
+            "softmax" => Family::Softmax,
+            "exp" | "expm1" | "exp2" => Family::Exponential,
+            "log" | "log2" | "log10" => Family::Logarithm,
+            "pow" | "ipow" | "square" | "float_power" => Family::Power,
+            "var" => Family::Variance,
+            "std" => Family::Deviation,
+            _ => Family::Other,
+        }
+    }
+
+    /// Whether it rounds at the size of its arguments, which may be far larger than the result.
+    pub(super) fn rounds_at_arguments(self) -> bool {
+        match self {
+            Family::Sum | Family::Mild | Family::Product | Family::Contraction | Family::ScoreGradient => {
+                true
+            }
+            Family::Periodic
+            | Family::Exponential
+            | Family::Softmax
+            | Family::LogSoftmax
+            | Family::Logarithm
+            | Family::Power
+            | Family::Variance
+            | Family::Deviation
+            | Family::Other => false,
+        }
+    }
+
+    /// Whether a relative error may grow by orders of magnitude: its result is bounded, or grows with the argument itself.
+    pub(super) fn amplifies(self) -> bool {
+        matches!(self, Family::Periodic | Family::Exponential)
+    }
+
+    /// Likewise from an argument of the forward call to a gradient.
+    pub(super) fn slope_in_backward(self, from: &Extent, to: &Extent) -> f64 {
+        match self {
+            // Probabilities less one, whose relative error is the absolute one of the scores.
+            Family::ScoreGradient => ratio(2.0 * from.peak * to.norm, from.error),
+            _ => 0.0,
+        }
+    }
+
+    /// By how much the largest error of an element may grow.
+    pub(super) fn peak_slope(self, to: &Extent, slope: f64) -> f64 {
+        match self {
+            Family::Exponential => to.largest,
+            Family::Softmax => 2.0 * to.largest,
+            Family::LogSoftmax => 2.0,
+            _ => slope,
         }
     }
 
@@ -152,12 +240,24 @@ impl Family {
         if !from.by_elements {
             repeated *= (from.count / to.count.max(1.0)).max(1.0).sqrt();
         }
+        // Of a result of which every element has the error of a typical one.
+        let each = (to.count / from.count.max(1.0)).sqrt();
         match (self, partner) {
             (Family::Sum, _) | (Family::Contraction, None) => repeated,
             (Family::Mild, _) => SLOPE * repeated,
             (Family::Product, Some(partner)) => partner.largest * repeated,
             (Family::Contraction, Some(partner)) => partner.norm / terms(from, partner, to).sqrt(),
-            (Family::Product, None) | (Family::Other, _) => 0.0,
+            (Family::Periodic, _) => repeated,
+            (Family::Exponential, _) => to.largest.min(ratio(from.peak * to.norm, from.error)),
+            // A difference of gradients, where as many arrive.
+            (Family::ScoreGradient, _) if from.count == to.count => SLOPE,
+            (Family::Softmax, _) => ratio(2.0 * from.peak * to.norm, from.error).min(0.5),
+            (Family::LogSoftmax, _) => 2.0 * each,
+            (Family::Logarithm, _) => ratio(1.0, from.rms()),
+            (Family::Power, _) => POWER * ratio(to.norm, from.norm),
+            (Family::Variance, _) => 2.0 * to.rms().sqrt() * each,
+            (Family::Deviation, _) => each,
+            (Family::Product, None) | (Family::ScoreGradient | Family::Other, _) => 0.0,
         }
     }
 }
@@ -319,5 +419,50 @@ mod tests {
             let (_, each) = told(Family::Contraction, &arguments, multiply);
             assert!(each.iter().all(|one| (0.5..=2.0).contains(one)), "{m} {k} {n}: {each:?}");
         }
+    }
+
+    /// Functions with a known condition: no error is larger than told, in all elements together, and none is much smaller.
+    #[test]
+    fn conditions_of_functions_hold() {
+        let by_element =
+            |of: fn(f64) -> f64| move |x: &[&[f64]]| x[0].iter().map(|&x| of(x)).collect::<Vec<f64>>();
+        // Angles of up to 500, with a relative error: what cosine makes of it is 500 times as large.
+        let angles = disturbed(3, 600).map(|side| side.iter().map(|x| 500.0 * x).collect::<Vec<f64>>());
+        for function in [libm::sin, libm::cos] {
+            let (all, _) = told(Family::Periodic, std::slice::from_ref(&angles), by_element(function));
+            assert!((0.5..=BARELY).contains(&all), "{all}");
+        }
+        for size in [1.0, 20.0] {
+            let near = disturbed(4, 600).map(|side| side.iter().map(|x| size * x).collect::<Vec<f64>>());
+            let (all, _) = told(Family::Exponential, std::slice::from_ref(&near), by_element(libm::exp));
+            assert!((0.05..=1.001).contains(&all), "{size}: {all}");
+            let softmax = |x: &[&[f64]]| {
+                let rows = x[0].chunks(30).flat_map(|row| {
+                    let sum: f64 = row.iter().map(|&x| libm::exp(x)).sum();
+                    row.iter().map(move |&x| libm::exp(x) / sum)
+                });
+                rows.collect::<Vec<f64>>()
+            };
+            let (all, _) = told(Family::Softmax, std::slice::from_ref(&near), softmax);
+            assert!((0.05..=1.001).contains(&all), "{size}: {all}");
+            let logs = |x: &[&[f64]]| softmax(x).iter().map(|&y| libm::log(y)).collect::<Vec<f64>>();
+            let (all, _) = told(Family::LogSoftmax, std::slice::from_ref(&near), logs);
+            assert!((0.2..=BARELY).contains(&all), "{size}: {all}");
+        }
+        // About a large mean.
+        let far = disturbed(5, 600).map(|side| side.iter().map(|x| 100.0 + x).collect::<Vec<f64>>());
+        let variance = |x: &[&[f64]]| {
+            let rows = x[0].chunks(30).map(|row| {
+                let mean = row.iter().sum::<f64>() / 30.0;
+                row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / 30.0
+            });
+            rows.collect::<Vec<f64>>()
+        };
+        let (all, _) = told(Family::Variance, std::slice::from_ref(&far), variance);
+        assert!((0.1..=BARELY).contains(&all), "{all}");
+        let (all, _) = told(Family::Logarithm, std::slice::from_ref(&far), by_element(libm::log));
+        assert!((0.9..=1.1).contains(&all), "{all}");
+        let (all, _) = told(Family::Power, std::slice::from_ref(&far), by_element(|x| x * x * x));
+        assert!((0.9..=1.1).contains(&all), "{all}");
     }
 }

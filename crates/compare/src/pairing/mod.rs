@@ -30,6 +30,8 @@ mod signature;
 mod units;
 mod wrappers;
 
+pub(crate) use wrappers::Wrappers;
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -16,14 +16,14 @@ const MAX_DEPTH: usize = 4;
 
 /// The words before all paths of one side, with their final dot; empty for none.
 #[derive(Debug, Default)]
-pub(super) struct Wrappers {
+pub(crate) struct Wrappers {
     target: String,
     golden: String,
 }
 
 impl Wrappers {
     /// Examines the paths of all modules, without their first word `Module` and with their class.
-    pub(super) fn of<'a>(
+    pub(crate) fn of<'a>(
         target: impl Iterator<Item = &'a str>,
         golden: impl Iterator<Item = &'a str>,
     ) -> Wrappers {
@@ -42,7 +42,7 @@ impl Wrappers {
     }
 
     /// A path without its wrappers.
-    pub(super) fn unwrap(&self, side: Side, path: &str) -> String {
+    pub(crate) fn unwrap(&self, side: Side, path: &str) -> String {
         let path = without_inner(path);
         let prefix = match side {
             Side::Target => &self.target,

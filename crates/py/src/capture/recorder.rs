@@ -253,7 +253,9 @@ impl Recorder {
         call.take().map_or(Ok(()), |begun| end_module(slf, begun, module, output))
     }
 
-    /// Records the current gradient of a module's parameter: its `number`th in this step.
+    /// Records the current gradient of a module's parameter: its `number`th in this step. `source` is given if it is what
+    /// the optimizer gets, which ranks may have exchanged.
+    #[pyo3(signature = (base, name, number, gradient, source = None))]
     fn parameter_gradient(
         &self,
         py: Python<'_>,
@@ -261,12 +263,13 @@ impl Recorder {
         name: &str,
         number: u64,
         gradient: &Bound<'_, PyAny>,
+        source: Option<&str>,
     ) -> PyResult<()> {
         // What a backward call returned for it is checked.
         if self.recording.plan.checks_overflow() {
             return Ok(());
         }
-        self.record_parameter_gradient(py, base, name, number, gradient)
+        self.record_parameter_gradient(py, (base, name, number), gradient, source)
     }
 
     /// A backward pass begins.

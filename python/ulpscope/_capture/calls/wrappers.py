@@ -52,8 +52,8 @@ def add_modules(patches: Patches, recorder: Recorder, switch: Switch, known: Mod
 
 _REPLICATED = (
     "a DistributedDataParallel module ran: it averages gradients over the ranks where no call is seen. The "
-    "gradients that are recorded in the backward pass are this rank's own; what lies in .grad afterwards, "
-    "and the optimizer gets, is the mean over all ranks"
+    "gradients that are recorded in the backward pass are this rank's own; at levels L0 and mix, what the "
+    "optimizer gets, the mean over all ranks, is recorded with the next number"
 )
 
 

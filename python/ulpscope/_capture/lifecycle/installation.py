@@ -22,6 +22,7 @@ from ulpscope._capture.lifecycle.patches import Patches
 from ulpscope._capture.lifecycle.ranks import add_process_group
 from ulpscope._capture.lifecycle.selection import Selection
 from ulpscope._capture.lifecycle.switch import Switch
+from ulpscope._capture.modules.exchanged_gradients import ExchangedGradients
 from ulpscope._capture.modules.module_registry import ModuleRegistry
 from ulpscope._capture.noise.jitter import Jitter
 from ulpscope._capture.regions.compiled import CompiledRegions
@@ -78,6 +79,7 @@ class Installation:
         self._operators = OperatorMode(recorder) if self._sees_operators else None
         failures = Failures(recorder.note, settings.strict)
         self._known = ModuleRegistry(recorder, failures, settings, selection.modules)
+        self._exchanged = ExchangedGradients(self._known)
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.installed = False
         # Whether functions of torch are left alone for now, and only custom calls are recorded.
@@ -100,6 +102,7 @@ class Installation:
 
     def _put_in_place(self, model: Any, custom: CustomApis) -> None:
         self._known.begin(model)
+        self._exchanged.begin()
         if self._sees_operators and self._selects_modules:
             self._recorder.note_once(_BACKWARD_UNSELECTED)
         with self._lock:
@@ -147,11 +150,13 @@ class Installation:
         try:
             # Records complete calls, which may raise if the user asked for that.
             self._flush_collectives()
+            self._exchanged.record()
         finally:
             self._take_away()
 
     def _take_away(self) -> None:
         self._flush_collectives = lambda: None
+        self._exchanged.end()
         self._compiled.remove()
         self._pop_modes()
         with self._lock:
@@ -167,6 +172,7 @@ class Installation:
     def next_step(self) -> None:
         """Restarts the counts of parameters."""
         self._flush_collectives()
+        self._exchanged.record()
         self._known.next_step()
         self.has_backward = False
 

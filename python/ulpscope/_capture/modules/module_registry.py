@@ -75,6 +75,8 @@ class ModuleRegistry:
         self._discovers = False
         # How many gradients each parameter has received in this step.
         self._fired: dict[tuple[str, str], int] = {}
+        # Parameters whose gradients have changed since they were recorded as the optimizer gets them.
+        self._unexchanged: set[tuple[str, str]] = set()
 
     def begin(self, model: Any) -> None:
         """Registers a model; without one, each outermost module that is called counts as a model."""
@@ -94,6 +96,7 @@ class ModuleRegistry:
     def next_step(self) -> None:
         """Restarts the counts of gradients, and checks all parameters again."""
         self._fired.clear()
+        self._unexchanged.clear()
         self._outside.clear()
         for address in list(self.modules):
             self._watch_at(address, is_late=True)
@@ -114,6 +117,26 @@ class ModuleRegistry:
         self._watch(known, module)
         for address in known.parts:
             self._watch_at(address)
+
+    def record_exchanged(self) -> None:
+        """Records the gradients that lie in parameters after a backward pass, as an optimizer gets them."""
+        if not self._unexchanged:
+            return
+        for known in list(self.modules.values()):
+            for name, (reference, handle) in list((known.watched or {}).items()):
+                parameter = reference()
+                if handle is None or parameter is None or (known.base, name) not in self._unexchanged:
+                    continue
+                base = str(known.base)
+                self._unexchanged.discard((base, name))
+                with torch._C.DisableTorchFunction():
+                    gradient = parameter.grad
+                if gradient is not None:
+                    number = self._fired[base, name]
+                    self._fired[base, name] = number + 1
+                    path = base.removeprefix("Module.").rpartition(".")[0]
+                    source = f"gradient:{path}.{name}"
+                    self._recorder.parameter_gradient(base, name, number, gradient, source)
 
     def _place(self, module: torch.nn.Module) -> None:
         roots = [known for known in self.modules.values() if known.prefix is not None]
@@ -235,6 +258,7 @@ class ModuleRegistry:
         def accumulated(parameter: torch.Tensor) -> None:
             number = self._fired.get((base, name), 0)
             self._fired[base, name] = number + 1
+            self._unexchanged.add((base, name))
             with torch._C.DisableTorchFunction():
                 gradient = parameter.grad
             if gradient is not None:

@@ -6,8 +6,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ulpscope_capture::modules;
-use ulpscope_capture::operators::is_blank;
-use ulpscope_capture::{Buffer, CallStack, Kind, ModuleLevel, NOT_SELECTED, State, backward_name};
+use ulpscope_capture::operators::{is_blank, is_in_place, rearranges};
+use ulpscope_capture::{
+    Buffer, CallStack, Initialised, Kind, ModuleLevel, NOT_SELECTED, State, backward_name,
+};
 use ulpscope_dump::journal::encode::{ObjectText, Section};
 
 use crate::capture::calls::arguments::Arguments;
@@ -152,7 +154,8 @@ impl Recorder {
         }
         sections.close(&mut line);
         self.measure_queued(py)?;
-        let (met, describes) = (walk.met, walk.describes);
+        let (met, describes, gets_blank) = (walk.met, walk.describes, walk.gets_blank);
+        begun.gets_blank = gets_blank;
         if begun.kind == Kind::Module && !self.recording.plan.sees_apis() {
             begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
         }
@@ -218,6 +221,7 @@ impl Recorder {
         let mut walk = Walk::new(self, begun.step, &begun.name, "output");
         walk.is_recompute = begun.is_recompute;
         walk.describes = begun.id.is_some() && self.recording.plan.wants_outputs();
+        walk.gets_blank = begun.gets_blank;
         sections.section(Section::Output, line);
         match output.cast::<PyTuple>() {
             Ok(items) => walk.elements(items, line)?,
@@ -259,14 +263,22 @@ impl Recorder {
         }
         // A call inside the module produced its results, or their producer is unknown at this level.
         if begun.kind != Kind::Module || !self.recording.plan.sees_apis() {
+            // What a call in place has written to is noted with its effects.
+            let keeps_memory = rearranges(&begun.name) || is_in_place(&begun.name);
             let is_blank = is_blank(&begun.name);
             let is_made = |met: &&Met| begun.made(&met.path) && !hands_on(met.tensor.bind(py));
             for met in outputs.iter().filter(is_made) {
                 let source: Arc<str> = [&begun.name, ".output.", &met.path].concat().into();
-                self.flow.note(begun.step, &self.tensor(met.tensor.bind(py)), Arc::clone(&source))?;
+                let tensor = self.tensor(met.tensor.bind(py));
+                match keeps_memory {
+                    true => self.flow.note_view(begun.step, &tensor, Arc::clone(&source))?,
+                    false => self.flow.note(begun.step, &tensor, Arc::clone(&source))?,
+                }
                 self.passes.note(|| version(met.tensor.bind(py)), &source);
-                if is_blank {
-                    self.flow.note_blank(&self.tensor(met.tensor.bind(py)), source);
+                // A copy of uninitialised memory is no better.
+                let is_copy = begun.gets_blank && self.flow.initialised(&tensor) == Initialised::Fully;
+                if is_blank || is_copy {
+                    self.flow.note_blank(&tensor, source);
                 }
             }
         }

@@ -22,6 +22,8 @@ pub(in crate::capture) struct CallInProgress {
     pub(in crate::capture) versions: Vec<(usize, u64)>,
     /// The addresses of the arguments that it has changed, if it is recorded after it has run.
     pub(in crate::capture) changed: Vec<usize>,
+    /// Whether it only rearranges elements, and those that it gets are uninitialised.
+    pub(in crate::capture) gets_blank: bool,
 }
 
 impl Deref for CallInProgress {
@@ -48,6 +50,7 @@ impl CallInProgress {
             late_copy: None,
             versions: Vec::new(),
             changed: Vec::new(),
+            gets_blank: false,
         }
     }
 

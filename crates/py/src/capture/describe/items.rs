@@ -8,8 +8,8 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use ulpscope_capture::operators::{is_blank, overwrites_first};
-use ulpscope_capture::{Plan, StepId};
+use ulpscope_capture::operators::{is_blank, overwrites_first, rearranges};
+use ulpscope_capture::{Initialised, Plan, StepId};
 use ulpscope_dump::journal::encode::{ListText, ObjectText, Plain, push_null};
 
 use crate::capture::calls::call_in_progress::version;
@@ -60,6 +60,8 @@ pub(in crate::capture) struct Walk<'a> {
     /// Whether anything is written; if not, tensors are still collected.
     pub(in crate::capture) describes: bool,
     pub(in crate::capture) met: Vec<Met>,
+    /// Whether the call only rearranges elements, and those that it gets are uninitialised.
+    pub(in crate::capture) gets_blank: bool,
     depth: usize,
     /// The containers on the current path.
     around: Vec<usize>,
@@ -95,6 +97,7 @@ impl<'a> Walk<'a> {
             changed: Vec::new(),
             describes: true,
             met: Vec::new(),
+            gets_blank: false,
             depth: 0,
             around: Vec::new(),
             known: None,
@@ -297,10 +300,7 @@ impl<'a> Walk<'a> {
         } else {
             None
         };
-        let is_blank = match &source {
-            Some(source) => is_blank(source) && self.is_overwritten(),
-            None => self.part == "output" && is_blank(self.call),
-        };
+        let is_blank = self.is_blank(tensor, source.as_deref());
         let stem = (self.saves && !is_blank).then(|| match self.path.as_str() {
             "" => [self.call, ".", self.part].concat(),
             path => [self.call, ".", self.part, ".", path].concat(),
@@ -316,6 +316,28 @@ impl<'a> Walk<'a> {
         match is_blank {
             true => describe.push_blank(tensor, requires_grad, out),
             false => describe.push(tensor, requires_grad, out),
+        }
+    }
+
+    /// Whether a tensor is uninitialised, at least in part, and the call computes nothing from it.
+    fn is_blank(&mut self, tensor: &Bound<'_, PyAny>, source: Option<&str>) -> bool {
+        let tensor = self.recorder.tensor(tensor);
+        let initialised = || self.recorder.flow.initialised(&tensor);
+        match (self.part, source) {
+            ("output", _) if rearranges(self.call) => self.gets_blank || initialised() != Initialised::Fully,
+            ("output", _) => is_blank(self.call),
+            ("parameters", _) => false,
+            _ if self.is_overwritten() => source.is_some_and(is_blank) || initialised() != Initialised::Fully,
+            _ if rearranges(self.call) => {
+                let initialised = initialised();
+                self.gets_blank |= self.path == "0" && initialised == Initialised::Not;
+                initialised != Initialised::Fully
+            }
+            _ => {
+                // It may have written to it, in a way that torch does not report.
+                self.recorder.flow.forget_blank(&tensor);
+                false
+            }
         }
     }
 

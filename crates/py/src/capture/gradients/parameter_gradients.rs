@@ -1,5 +1,7 @@
 //! Gradients of parameters: one call per module, which grows as they are accumulated.
 
+use std::sync::Arc;
+
 use pyo3::intern;
 use pyo3::prelude::*;
 use ulpscope_capture::{NOT_SELECTED, OVER_BYTES, StepId, Written};
@@ -13,14 +15,14 @@ use crate::capture::recorder::Recorder;
 const AFTER_LIMIT: &str = "a parameter's gradient that came after max_bytes was reached";
 
 impl Recorder {
-    /// Records the gradient of a parameter, its `number`th in this step.
+    /// Records the gradient of a parameter of a module, its `number`th in this step. `source` names what lies in `.grad`
+    /// when an optimizer gets it.
     pub(in crate::capture) fn record_parameter_gradient(
         &self,
         py: Python<'_>,
-        base: &str,
-        name: &str,
-        number: u64,
+        (base, name, number): (&str, &str, u64),
         gradient: &Bound<'_, PyAny>,
+        source: Option<&str>,
     ) -> PyResult<()> {
         if !self.is_collecting()
             || !self.recording.plan.wants_backward()
@@ -57,7 +59,7 @@ impl Recorder {
             return Ok(());
         }
         let recorded = self.torch.with_modes_disabled(py, || {
-            self.push_parameter_gradient(py, step, &call, name, gradient, is_first)
+            self.push_parameter_gradient(py, step, (&call, name), (gradient, source), is_first)
         });
         if recorded.is_err() && is_first {
             self.in_step(step, |state| {
@@ -73,16 +75,21 @@ impl Recorder {
         &self,
         py: Python<'_>,
         step: StepId,
-        call: &str,
-        name: &str,
-        gradient: &Bound<'_, PyAny>,
+        (call, name): (&str, &str),
+        (gradient, source): (&Bound<'_, PyAny>, Option<&str>),
         is_first: bool,
     ) -> PyResult<()> {
         let stem = self.recording.plan.saves(call).then(|| format!("{call}.{name}"));
         let mut item = Vec::with_capacity(256);
         let file = stem.as_deref();
-        let describe =
-            Describe { recorder: self, step, file, source: None, is_recompute: false, is_changed: false };
+        let describe = Describe {
+            recorder: self,
+            step,
+            file,
+            source: source.map(Arc::from),
+            is_recompute: false,
+            is_changed: false,
+        };
         let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
         describe.push(gradient, requires_grad, &mut item)?;
         self.measure_queued(py)?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
-use ulpscope_capture::StepId;
+use pyo3::types::{PyEllipsis, PyInt, PyList, PySlice, PyTuple};
+use ulpscope_capture::{Initialised, StepId};
 
 use crate::capture::calls::arguments::Arguments;
 use crate::capture::calls::call_in_progress::CallInProgress;
@@ -28,13 +28,14 @@ impl Recorder {
     ) -> PyResult<()> {
         let Arguments { args, kwargs } = arguments;
         let py = output.py();
+        let assigned = self.assigned_part(args, begun)?;
         for changed in changed.iter().filter(|_| !function.gives_memory) {
-            self.note_changed(&changed.place, &changed.argument, begun)?;
+            self.note_changed(&changed.place, &changed.argument, begun, assigned.as_ref())?;
         }
         if let Some(out) = kwargs.map(|kwargs| kwargs.get_item(intern!(py, "out"))).transpose()?.flatten()
             && !changed.iter().any(|changed| changed.argument.is(&out))
         {
-            self.note_changed("input.out", &out, begun)?;
+            self.note_changed("input.out", &out, begun, None)?;
         }
         if function.gives_alias && self.torch.is_tensor(output)? {
             self.note_alias(output, args.get_item(0)?)?;
@@ -42,15 +43,40 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes that a call changed the argument at a place, or the tensors in it, without returning them.
-    fn note_changed(&self, place: &str, argument: &Bound<'_, PyAny>, begun: &CallInProgress) -> PyResult<()> {
+    /// The part that `x[…] = y` has written to, if the rest may be uninitialised and the index selects a view.
+    fn assigned_part<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        begun: &CallInProgress,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if !begun.name.contains(".__setitem__.") || args.len() < 2 {
+            return Ok(None);
+        }
+        let (tensor, index) = (args.get_item(0)?, args.get_item(1)?);
+        if self.flow.initialised(&self.tensor(&tensor)) == Initialised::Fully || !selects_view(&index) {
+            return Ok(None);
+        }
+        Ok(Some(tensor.call_method0(intern!(args.py(), "detach"))?.get_item(index)?))
+    }
+
+    /// Notes that a call changed the argument at a place, or the tensors in it, without returning them. `part` is all that
+    /// it has written to, if that is known.
+    fn note_changed(
+        &self,
+        place: &str,
+        argument: &Bound<'_, PyAny>,
+        begun: &CallInProgress,
+        part: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let source = format!("{}.{place}", begun.name);
         if self.torch.is_tensor(argument)? {
+            self.flow.fill_blank(&self.tensor(part.unwrap_or(argument)));
             self.note_changed_tensor(argument, begun.step, source)?;
         } else if let Ok(items) = argument.try_iter() {
             for (number, item) in items.enumerate() {
                 let item = item?;
                 if self.torch.is_tensor(&item)? {
+                    self.flow.fill_blank(&self.tensor(&item));
                     self.note_changed_tensor(&item, begun.step, format!("{source}.{number}"))?;
                 }
             }
@@ -101,7 +127,10 @@ impl Recorder {
         begun: &CallInProgress,
     ) -> PyResult<()> {
         match begun.made(place) {
-            true => self.note_changed_tensor(tensor, begun.step, format!("{}.output.{place}", begun.name)),
+            true => {
+                self.flow.fill_blank(&self.tensor(tensor));
+                self.note_changed_tensor(tensor, begun.step, format!("{}.output.{place}", begun.name))
+            }
             false => Ok(()),
         }
     }
@@ -136,5 +165,19 @@ impl Recorder {
             next = self.owner_of(&tensor).or_else(|| self.owner_of(&base));
         }
         Ok(())
+    }
+}
+
+/// Whether an index selects a view: numbers, slices, `None` and `...`, alone or in a tuple.
+fn selects_view(index: &Bound<'_, PyAny>) -> bool {
+    let is_plain = |item: &Bound<'_, PyAny>| {
+        item.is_none()
+            || item.cast_exact::<PyInt>().is_ok()
+            || item.cast::<PySlice>().is_ok()
+            || item.cast::<PyEllipsis>().is_ok()
+    };
+    match index.cast_exact::<PyTuple>() {
+        Ok(items) => items.iter().all(|item| is_plain(&item)),
+        Err(_) => is_plain(index),
     }
 }

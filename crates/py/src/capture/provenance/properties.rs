@@ -83,6 +83,6 @@ impl Recorder {
             (true, Some(parameter)) => format!("gradient:{parameter}").into(),
             (true, None) => return Ok(()),
         };
-        self.flow.note(step, &self.tensor(result), source)
+        self.flow.note_view(step, &self.tensor(result), source)
     }
 }

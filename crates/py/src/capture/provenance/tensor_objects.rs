@@ -74,11 +74,6 @@ impl TensorObject for TorchTensor<'_, '_> {
         Ok((!object.is_none()).then_some(TorchTensor { torch: self.torch, object }))
     }
 
-    fn memory(&self) -> Option<usize> {
-        let address = self.object.call_method0(intern!(self.object.py(), "data_ptr")).ok()?.extract().ok()?;
-        (address != 0).then_some(address)
-    }
-
     fn storage(&self) -> Option<Storage> {
         let py = self.object.py();
         let ask = |name| self.object.call_method0(name).ok()?.extract::<usize>().ok();

@@ -302,6 +302,7 @@ fn said(statement: &Statement) -> String {
         Statement::GoldenCall(name) => format!("标杆    {name}"),
         Statement::Module(module) => format!("模块    {module}"),
         Statement::Code(code) => format!("代码    {code}"),
+        Statement::InnerCode(code) => format!("内层    {code}"),
         Statement::GoldenCode(code) => format!("标杆    {code}"),
         Statement::Entry { name, line, sheet } => {
             format!("条目    {name}{}", in_sheet(*line, sheet.as_deref()))

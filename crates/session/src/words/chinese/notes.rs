@@ -1,7 +1,7 @@
 //! Notes of a comparison, in Chinese. Texts that a dump or a mapping file contains stay as they are.
 
 use ulpscope_compare::{CountDifference, Counted, Note, Side};
-use ulpscope_report::format_number;
+use ulpscope_report::{format_number, format_short};
 
 pub(super) fn note(note: &Note) -> String {
     match note {
@@ -32,6 +32,12 @@ pub(super) fn note(note: &Note) -> String {
         }
         Note::DtypesDiffer { calls, example, target, golden } => format!(
             "{calls} 个调用的结果数据类型与标杆不同，例如 {example}（{target}，标杆 {golden}）；误差按较粗的数据类型的舍入判定"
+        ),
+        Note::RoundingAmplified { origin, error, call, result } => format!(
+            "{} 在一侧的数据类型较粗，相差 {}；{call} 把它放大为 {}，这类函数都会如此。请保持 float32",
+            origin.replacen(':', " ", 1),
+            format_short(*error),
+            format_short(*result)
         ),
         Note::Killed { path } => format!("{path}：运行在该步结束之前被终止，或仍在进行：这是已录制的部分"),
         Note::EndedEarly { path, why } => format!("{path}：采集提前结束，缺少之后的调用：{why}"),

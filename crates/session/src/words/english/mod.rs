@@ -215,6 +215,7 @@ fn said(statement: &Statement) -> String {
         Statement::GoldenCall(name) => format!("golden  {name}"),
         Statement::Module(module) => format!("module  {module}"),
         Statement::Code(code) => format!("code    {code}"),
+        Statement::InnerCode(code) => format!("inner   {code}"),
         Statement::GoldenCode(code) => format!("golden  {code}"),
         Statement::Entry { name, line, sheet } => format!("entry   {name}{}", in_sheet(*line, sheet.as_deref())),
 
