@@ -378,10 +378,7 @@ def test_a_device_without_memory_is_not_called_one_that_lacks_an_operation(tmp_p
     done = on_device(
         tmp_path,
         """
-        from ulpscope._capture.values import device_statistics
-        def full(*args, **kwargs):
-            raise torch.OutOfMemoryError("no memory")
-        device_statistics._numbers = full
+        standin_device.full.update(("amax", "aminmax", "sum"))
         x = to_device(torch.full((3,), 0.5))
         with ulpscope.capture(folder):
             torch.sin(x)
@@ -393,35 +390,33 @@ def test_a_device_without_memory_is_not_called_one_that_lacks_an_operation(tmp_p
     assert calls(tmp_path)["Torch.sin.0.forward"]["input_args"][0]["Max"] == 0.5
 
 
-def test_whether_a_graph_is_captured_is_asked_of_the_device_of_the_tensor(monkeypatch):
-    from types import SimpleNamespace
-
-    from ulpscope._capture.values.tensors import in_captured_graph
-
-    class Devices:
-        """The device 1 is being captured; the current one is 0."""
-
-        current = 0
-
-        class device:  # noqa: N801 - its name in torch
-            def __init__(self, number: int) -> None:
+@needs_python_devices
+@pytest.mark.parametrize(("captured", "read"), [(0, False), (1, True)])
+def test_whether_a_graph_is_captured_is_asked_of_the_device_of_the_tensor(tmp_path, captured, read):
+    """The tensor is on device 0, and device 1 is the current one."""
+    done = on_device(
+        tmp_path,
+        f"""
+        x = to_device(torch.full((3,), 0.5))
+        assert x.device.index == 0
+        current = 1
+        class Device:
+            def __init__(self, number):
                 self.number = number
-
-            def __enter__(self) -> None:
-                self.before, Devices.current = Devices.current, self.number
-
-            def __exit__(self, *_: object) -> None:
-                Devices.current = self.before
-
-        @staticmethod
-        def current_device() -> int:
-            return Devices.current
-
-        @staticmethod
-        def is_current_stream_capturing() -> bool:
-            return Devices.current == 1
-
-    monkeypatch.setattr(torch, "standin2", Devices, raising=False)
-    on = [SimpleNamespace(device=SimpleNamespace(type="standin2", index=index)) for index in (0, 1)]
-    assert [in_captured_graph(tensor) for tensor in on] == [False, True]
-    assert Devices.current == 0
+            def __enter__(self):
+                global current
+                self.before, current = current, self.number
+            def __exit__(self, *_):
+                global current
+                current = self.before
+        torch.standin.device = Device
+        torch.standin.current_device = lambda: current
+        torch.standin.is_current_stream_capturing = lambda: current == {captured}
+        with ulpscope.capture(folder):
+            torch.sin(x)
+        assert current == 1
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (calls(tmp_path)["Torch.sin.0.forward"]["input_args"][0]["Max"] == 0.5) is read
+    assert ("graph" in str(ledger(tmp_path)["unread"])) is not read
