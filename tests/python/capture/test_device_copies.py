@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +18,7 @@ if not hasattr(getattr(torch._C, "_acc", None), "create_empty_tensor"):
     pytest.skip("this release of torch has no devices written in Python", allow_module_level=True)
 
 import ulpscope  # noqa: E402
-
-HERE = Path(__file__).parent
-
-
-def on_device(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    head = f"import os, sys, time; sys.path.insert(0, {str(HERE)!r}); folder = {str(folder)!r}\n"
-    head += "import torch, ulpscope, standin_device; from standin_device import to_device, catch_up\n"
-    command = [sys.executable, "-c", head + textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+from device_programs import on_device  # noqa: E402
 
 
 def rank(folder: Path, step: int = 0) -> Path:

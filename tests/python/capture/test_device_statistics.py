@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ulpscope  # noqa: E402
-
-HERE = Path(__file__).parent
+from device_programs import needs_python_devices, on_device  # noqa: E402
 
 # How far apart the mean and the norm may be from those of the host: docs/capture.md states it.
 BOUND = 1e-12
@@ -31,11 +29,6 @@ BOUND = 1e-12
 FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 NARROW = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
 INTS = ["bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"]
-
-needs_python_devices = pytest.mark.skipif(
-    not hasattr(getattr(torch._C, "_acc", None), "create_empty_tensor"),
-    reason="this release of torch has no devices written in Python",
-)
 
 
 def calls(folder: Path) -> dict[str, Any]:
@@ -199,14 +192,6 @@ def test_wrong_settings_are_refused(tmp_path, found):
         ulpscope.capture(tmp_path, device_statistics=found)
     with pytest.raises(ulpscope.SettingsError, match="flush_interval"):
         ulpscope.capture(tmp_path, flush_interval=found)
-
-
-def on_device(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program that has the device, in a process of its own."""
-    head = f"import os, sys, time; sys.path.insert(0, {str(HERE)!r}); folder = {str(folder)!r}\n"
-    head += "import torch, ulpscope, standin_device; from standin_device import to_device, catch_up\n"
-    command = [sys.executable, "-c", head + textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 @needs_python_devices

@@ -10,7 +10,6 @@ import json
 import logging
 import signal
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -21,14 +20,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
+import device_programs
 import ulpscope
-
-HERE = Path(__file__).parent
-
-needs_python_devices = pytest.mark.skipif(
-    not hasattr(getattr(torch._C, "_acc", None), "create_empty_tensor"),
-    reason="this release of torch has no devices written in Python",
-)
+from device_programs import needs_python_devices
 
 
 def checked(folder: Path, run: Callable[[], Any], **settings: Any) -> list[ulpscope.Overflow]:
@@ -254,12 +248,9 @@ def test_every_dtype_is_measured(dtype: str, value: float, tmp_path: Path) -> No
 
 
 def on_device(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program that has the device, in a process of its own."""
-    head = f"import os, sys, time; sys.path.insert(0, {str(HERE)!r}); folder = {str(folder)!r}\n"
-    head += "import torch, ulpscope, standin_device; from standin_device import to_device, catch_up\n"
-    head += "settings = dict(task='overflow_check', overflow_nums=-1, strict=True)\n"
-    command = [sys.executable, "-c", head + textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    """Runs a program that has the device, and the settings of a check."""
+    settings = "settings = dict(task='overflow_check', overflow_nums=-1, strict=True)\n"
+    return device_programs.on_device(folder, settings + textwrap.dedent(program))
 
 
 @needs_python_devices

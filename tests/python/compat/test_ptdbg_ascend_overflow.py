@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import ulpscope
+from device_programs import needs_python_devices
 from ulpscope.compat.ptdbg_ascend import replay_files
 
 TAG = "ptdbg_dump_v4.0.T2"
@@ -331,12 +332,6 @@ except ValueError as error:
     print(str(error).split("]")[0])
 assert waits
 """
-
-
-needs_python_devices = pytest.mark.skipif(
-    not hasattr(getattr(torch._C, "_acc", None), "create_empty_tensor"),
-    reason="this release of torch has no devices written in Python",
-)
 
 
 def on_device(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
