@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader
 
 import ulpscope
 from device_programs import needs_python_devices
-from ulpscope.compat.ptdbg_ascend import replay_files
 
 TAG = "ptdbg_dump_v4.0.T2"
 
@@ -502,20 +501,21 @@ def test_values_that_can_be_measured_end_training(tmp_path: Path) -> None:
     assert "ValueError: [overflow 1 times]" in ended.stderr
 
 
+@pytest.mark.slow
 def test_the_replay_files_have_the_first_overflows(
     ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(replay_files, "_MAX_CALLS", 2)
     debugger = ptdbg.PrecisionDebugger(str(tmp_path / "dump"), "overflow_check")
     debugger.configure_hook(overflow_nums=-1, need_replicate=True)
     debugger.start()
-    for _ in range(4):
-        overflowing(torch.ones(2))
+    x = torch.full((2,), 3e38)
+    for _ in range(1002):
+        x * 2
     debugger.stop()
     found = json.loads((tmp_path / f"forward_info_{os.getpid()}.json").read_text())
-    assert list(found) == ["Tensor___mul___1_forward", "Tensor___mul___3_forward"]
-    assert caplog.text.count("the first 2 overflows") == 1
+    assert list(found) == [f"Tensor___mul___{number}_forward" for number in range(1000)]
+    assert caplog.text.count("the first 1000 overflows") == 1
 
 
 class Own(torch.Tensor):
