@@ -6,26 +6,13 @@ checked against bytes that no code of its own has made.
 
 import pathlib
 import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from protobuf_wire import chunk, number, varint
 
 HERE = pathlib.Path(__file__).parent / "acl"
-
-
-def varint(value):
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def number(field, value):
-    return varint(field << 3) + varint(value)
-
-
-def chunk(field, data):
-    return varint(field << 3 | 2) + varint(len(data)) + data
 
 
 def shape(*dims):

@@ -3,31 +3,19 @@ identical files."""
 
 import pathlib
 import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from protobuf_wire import chunk, number
 
 HERE = pathlib.Path(__file__).parent / "tensorflow"
 
 FLOAT, INT32, STRING, HALF = 1, 3, 7, 19
 
 
-def varint(value):
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def number(field, value):
-    return varint(field << 3) + varint(value)
-
-
-def chunk(field, data):
-    return varint(field << 3 | 2) + varint(len(data)) + data
-
-
 def shape(*dims):
-    return chunk(2, b"".join(chunk(2, number(1, dim % 2**64)) for dim in dims))
+    return chunk(2, b"".join(chunk(2, number(1, dim)) for dim in dims))
 
 
 def event(tensor):

@@ -1,37 +1,21 @@
 //! Both styles of msprobe against what msprobe itself wrote for the same dumps (`tests/golden/msprobe_compare`).
 #![allow(clippy::unwrap_used)]
 
+mod kept_rows;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kept_rows::Kept;
 use tempfile::TempDir;
 use ulpscope_compare::styles::msprobe::Msprobe;
 use ulpscope_compare::styles::msprobe1::Msprobe1;
-use ulpscope_compare::{NoProgress, RankOutcome, Row, Side, Sink, Style, compare_ranks};
+use ulpscope_compare::{NoProgress, RankOutcome, Side, Style, compare_ranks};
 use ulpscope_dump::{Dump, Rank, Select};
 use ulpscope_formats::file::Format;
 use ulpscope_formats::json::python_float_repr;
 use ulpscope_formats::{Access, Value, file};
 use ulpscope_report::{Cell, Emphasis, sheet};
-
-/// The results, kept.
-#[derive(Default)]
-struct Kept {
-    columns: Vec<String>,
-    rows: Vec<Row>,
-}
-
-impl Sink for Kept {
-    fn columns(&mut self, columns: &[String]) -> std::io::Result<()> {
-        self.columns = columns.to_vec();
-        Ok(())
-    }
-
-    fn row(&mut self, row: Row) -> std::io::Result<()> {
-        self.rows.push(row);
-        Ok(())
-    }
-}
 
 fn golden_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/msprobe_compare")
@@ -254,6 +238,6 @@ fn saved_variables_beside_a_dump_leave_its_stacks_alone() {
     let rank = || Dump::open(folder.path(), &Select::default()).unwrap().steps[0].ranks[0].open().unwrap();
     let mut kept = Kept::default();
     compare_ranks(&Msprobe::default(), &rank(), &rank(), &mut kept, &NoProgress).unwrap();
-    let column = kept.columns.iter().position(|column| column == "NPU_Stack_Info").unwrap();
+    let column = kept.column("NPU_Stack_Info");
     assert!(text(&kept.rows[0].cells[column]).contains("net.py"), "{:?}", kept.rows[0].cells);
 }

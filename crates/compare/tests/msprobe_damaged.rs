@@ -1,38 +1,22 @@
 //! Dumps in which a call cannot be read, or says what cannot be, in every style of the older tools: nothing vanishes.
 #![allow(clippy::unwrap_used)]
 
+mod kept_rows;
+
 use std::fs;
 use std::path::Path;
 
+use kept_rows::Kept;
 use tempfile::TempDir;
 use ulpscope_compare::styles::msprobe::Msprobe;
 use ulpscope_compare::styles::msprobe1::Msprobe1;
 use ulpscope_compare::styles::ptdbg::{Ptdbg, Release};
 use ulpscope_compare::styles::torch_npu::TorchNpu;
 use ulpscope_compare::{
-    Agreement, NoProgress, RankOutcome, RankResult, Row, Side, Sink, Style, Surroundings, agreement,
-    compare_ranks,
+    Agreement, NoProgress, RankOutcome, RankResult, Side, Style, Surroundings, agreement, compare_ranks,
 };
 use ulpscope_dump::{Dump, Rank, Select};
 use ulpscope_report::Cell;
-
-#[derive(Default)]
-struct Kept {
-    columns: Vec<String>,
-    rows: Vec<Row>,
-}
-
-impl Sink for Kept {
-    fn columns(&mut self, columns: &[String]) -> std::io::Result<()> {
-        self.columns = columns.to_vec();
-        Ok(())
-    }
-
-    fn row(&mut self, row: Row) -> std::io::Result<()> {
-        self.rows.push(row);
-        Ok(())
-    }
-}
 
 impl Kept {
     fn names(&self) -> Vec<String> {
@@ -41,8 +25,7 @@ impl Kept {
 
     /// A cell of the last row.
     fn last(&self, column: &str) -> &Cell {
-        let at = self.columns.iter().position(|name| name == column).unwrap();
-        &self.rows.last().unwrap().cells[at]
+        &self.rows.last().unwrap().cells[self.column(column)]
     }
 }
 

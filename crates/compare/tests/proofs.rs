@@ -1,17 +1,20 @@
 //! Replay as proof, with a prover that answers as each test says: which calls are asked for, and what follows.
 #![allow(clippy::unwrap_used)]
 
+mod kept_rows;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use kept_rows::Kept;
 use tempfile::TempDir;
 use ulpscope_compare::standards::CheckStatus;
 use ulpscope_compare::styles::ptdbg::{Ptdbg, Release};
 use ulpscope_compare::{
     Agreement, COLUMNS, Known, Native, NoProgress, PROOF_COLUMNS, ProofVerdict, Prover, Proving, RankOutcome,
-    RankResult, ReplayedError, Row, Sink, Surroundings, WrongSide, agreement, compare_ranks_knowing,
+    RankResult, ReplayedError, Surroundings, WrongSide, agreement, compare_ranks_knowing,
 };
 use ulpscope_dump::{Dump, Rank, Select};
 
@@ -100,24 +103,6 @@ impl Prover for Answers {
         self.asked.lock().unwrap().push(format!("{side} {name}"));
         let known = self.own.iter().find(|((of, call), _)| *of == side && *call == name);
         known.map_or_else(|| Ok(own(5e-8)), |(_, answer)| answer.clone())
-    }
-}
-
-#[derive(Default)]
-struct Kept {
-    columns: Vec<String>,
-    rows: Vec<Row>,
-}
-
-impl Sink for Kept {
-    fn columns(&mut self, columns: &[String]) -> std::io::Result<()> {
-        self.columns = columns.to_vec();
-        Ok(())
-    }
-
-    fn row(&mut self, row: Row) -> std::io::Result<()> {
-        self.rows.push(row);
-        Ok(())
     }
 }
 
@@ -253,8 +238,7 @@ fn rows_have_the_numbers_of_both_sides() {
     assert_eq!(kept.columns.len(), COLUMNS.len() + PROOF_COLUMNS.len());
     assert!(kept.rows.iter().all(|row| row.cells.len() == kept.columns.len()));
     let row = &kept.rows[outcome.divergences[0].line as usize - 2];
-    let cell =
-        |name: &str| row.cells[kept.columns.iter().position(|column| column == name).unwrap()].to_string();
+    let cell = |name: &str| row.cells[kept.column(name)].to_string();
     assert_eq!(cell("proof"), "proved");
     assert_eq!(cell("wrong_side"), "golden");
     assert_eq!(cell("golden_own_error"), "0.01");

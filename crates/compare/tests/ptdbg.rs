@@ -1,13 +1,13 @@
 //! Dumps of ptdbg_ascend, compared as its releases compare them: what no golden archive shows.
 #![allow(clippy::unwrap_used)]
 
-use std::io;
+mod kept_rows;
+
 use std::path::{Path, PathBuf};
 
+use kept_rows::Kept;
 use ulpscope_compare::styles::ptdbg::{Ptdbg, Release};
-use ulpscope_compare::{
-    CompareError, NoProgress, Partnerless, RankOutcome, Row, Side, Sink, Verdict, compare_ranks,
-};
+use ulpscope_compare::{CompareError, NoProgress, Partnerless, RankOutcome, Side, Verdict, compare_ranks};
 use ulpscope_dump::{Dump, Rank, Select};
 use ulpscope_report::{Cell, Emphasis};
 use ulpscope_tensor::push_python_float;
@@ -60,30 +60,10 @@ fn open(path: &Path) -> Rank {
     Dump::open(path, &Select::default()).unwrap().steps[0].ranks[0].open().unwrap()
 }
 
-#[derive(Debug, Default)]
-struct Table {
-    columns: Vec<String>,
-    rows: Vec<Row>,
-}
-
-impl Sink for Table {
-    fn columns(&mut self, columns: &[String]) -> io::Result<()> {
-        self.columns = columns.to_vec();
-        Ok(())
-    }
-
-    fn row(&mut self, row: Row) -> io::Result<()> {
-        assert_eq!(row.cells.len(), self.columns.len());
-        self.rows.push(row);
-        Ok(())
-    }
-}
-
-impl Table {
+impl Kept {
     /// The texts of some columns of a row, as a csv has them.
     fn texts(&self, row: usize, columns: &[&str]) -> Vec<String> {
-        let at = |name: &&str| self.columns.iter().position(|column| column == name).unwrap();
-        columns.iter().map(|name| text(&self.rows[row].cells[at(name)])).collect()
+        columns.iter().map(|name| text(&self.rows[row].cells[self.column(name)])).collect()
     }
 }
 
@@ -100,20 +80,20 @@ fn text(cell: &Cell) -> String {
     }
 }
 
-fn run(style: Ptdbg, target: &Path, golden: &Path) -> Result<(Table, RankOutcome), CompareError> {
-    let mut table = Table::default();
+fn run(style: Ptdbg, target: &Path, golden: &Path) -> Result<(Kept, RankOutcome), CompareError> {
+    let mut table = Kept::default();
     let outcome = compare_ranks(&style, &open(target), &open(golden), &mut table, &NoProgress)?;
     Ok((table, outcome))
 }
 
-fn compare(release: Release, fuzzy: bool, target: &[Line], golden: &[Line]) -> (Table, RankOutcome) {
+fn compare(release: Release, fuzzy: bool, target: &[Line], golden: &[Line]) -> (Kept, RankOutcome) {
     let folder = tempfile::tempdir().unwrap();
     let paths =
         [("target", target), ("golden", golden)].map(|(side, lines)| write(folder.path(), side, lines, true));
     run(Ptdbg { release, fuzzy }, &paths[0], &paths[1]).unwrap()
 }
 
-fn strict(release: Release, target: &[Line], golden: &[Line]) -> (Table, RankOutcome) {
+fn strict(release: Release, target: &[Line], golden: &[Line]) -> (Kept, RankOutcome) {
     compare(release, false, target, golden)
 }
 

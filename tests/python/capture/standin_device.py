@@ -20,6 +20,9 @@ NAME = "standin"
 # Operators and dtypes of results that the device lacks.
 lacking: set[str | torch.dtype] = set()
 
+# Operators for which it has no memory left.
+full: set[str] = set()
+
 _copies: deque[Callable[[], None]] = deque()
 _done = 0
 
@@ -78,6 +81,8 @@ def _behind(value: Any) -> Any:
 def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     if lacking & {operator.overloadpacket.__name__, kwargs.get("dtype")}:
         raise NotImplementedError(str(operator))
+    if operator.overloadpacket.__name__ in full:
+        raise torch.OutOfMemoryError("the device is full")
     given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
     if "device" in kwargs:
         kwargs["device"] = "cpu"

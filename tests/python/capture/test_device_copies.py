@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +18,7 @@ if not hasattr(getattr(torch._C, "_acc", None), "create_empty_tensor"):
     pytest.skip("this release of torch has no devices written in Python", allow_module_level=True)
 
 import ulpscope  # noqa: E402
-
-HERE = Path(__file__).parent
-
-
-def on_device(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    head = f"import os, sys, time; sys.path.insert(0, {str(HERE)!r}); folder = {str(folder)!r}\n"
-    head += "import torch, ulpscope, standin_device; from standin_device import to_device, catch_up\n"
-    command = [sys.executable, "-c", head + textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+from device_programs import on_device  # noqa: E402
 
 
 def rank(folder: Path, step: int = 0) -> Path:
@@ -116,18 +105,21 @@ def test_memory_is_bounded_by_waiting_for_the_oldest(tmp_path):
     done = on_device(
         tmp_path,
         """
+        import weakref
         most, held = 0, {}
-        from ulpscope._capture.values import device_copies
-        class Counted(device_copies.Copy):
-            def __init__(self, on_device, *rest):
-                super().__init__(on_device, *rest)
-                global most
-                held[id(self)] = on_device.numel() * on_device.element_size()
-                most = max(most, sum(held.values()))
-            def __del__(self):
-                held.pop(id(self), None)
-        device_copies.Copy = Counted
+        as_it_is = standin_device.wrapped
+        def counted(behind):
+            # What the device holds: copies, and numbers of one element.
+            global most
+            tensor = as_it_is(behind)
+            if any(behind.data_ptr() == own.behind.data_ptr() for own in tensors):
+                return tensor
+            held[id(tensor)] = behind.numel() * behind.element_size()
+            weakref.finalize(tensor, held.pop, id(tensor), None)
+            most = max(most, sum(held.values()))
+            return tensor
         tensors = [to_device(torch.full((8 << 20,), float(number))) for number in range(20)]
+        standin_device.wrapped = counted
         with ulpscope.capture(folder, task="tensor", stacks=False):
             for tensor in tensors:
                 torch.atleast_1d(tensor)

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import ulpscope  # noqa: E402
-
-HERE = Path(__file__).parent
+from device_programs import needs_python_devices, on_device  # noqa: E402
 
 # How far apart the mean and the norm may be from those of the host: docs/capture.md states it.
 BOUND = 1e-12
@@ -31,11 +29,6 @@ BOUND = 1e-12
 FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 NARROW = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
 INTS = ["bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"]
-
-needs_python_devices = pytest.mark.skipif(
-    not hasattr(getattr(torch._C, "_acc", None), "create_empty_tensor"),
-    reason="this release of torch has no devices written in Python",
-)
 
 
 def calls(folder: Path) -> dict[str, Any]:
@@ -199,14 +192,6 @@ def test_wrong_settings_are_refused(tmp_path, found):
         ulpscope.capture(tmp_path, device_statistics=found)
     with pytest.raises(ulpscope.SettingsError, match="flush_interval"):
         ulpscope.capture(tmp_path, flush_interval=found)
-
-
-def on_device(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program that has the device, in a process of its own."""
-    head = f"import os, sys, time; sys.path.insert(0, {str(HERE)!r}); folder = {str(folder)!r}\n"
-    head += "import torch, ulpscope, standin_device; from standin_device import to_device, catch_up\n"
-    command = [sys.executable, "-c", head + textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 @needs_python_devices
@@ -378,10 +363,7 @@ def test_a_device_without_memory_is_not_called_one_that_lacks_an_operation(tmp_p
     done = on_device(
         tmp_path,
         """
-        from ulpscope._capture.values import device_statistics
-        def full(*args, **kwargs):
-            raise torch.OutOfMemoryError("no memory")
-        device_statistics._numbers = full
+        standin_device.full.update(("amax", "aminmax", "sum"))
         x = to_device(torch.full((3,), 0.5))
         with ulpscope.capture(folder):
             torch.sin(x)
@@ -393,35 +375,33 @@ def test_a_device_without_memory_is_not_called_one_that_lacks_an_operation(tmp_p
     assert calls(tmp_path)["Torch.sin.0.forward"]["input_args"][0]["Max"] == 0.5
 
 
-def test_whether_a_graph_is_captured_is_asked_of_the_device_of_the_tensor(monkeypatch):
-    from types import SimpleNamespace
-
-    from ulpscope._capture.values.tensors import in_captured_graph
-
-    class Devices:
-        """The device 1 is being captured; the current one is 0."""
-
-        current = 0
-
-        class device:  # noqa: N801 - its name in torch
-            def __init__(self, number: int) -> None:
+@needs_python_devices
+@pytest.mark.parametrize(("captured", "read"), [(0, False), (1, True)])
+def test_whether_a_graph_is_captured_is_asked_of_the_device_of_the_tensor(tmp_path, captured, read):
+    """The tensor is on device 0, and device 1 is the current one."""
+    done = on_device(
+        tmp_path,
+        f"""
+        x = to_device(torch.full((3,), 0.5))
+        assert x.device.index == 0
+        current = 1
+        class Device:
+            def __init__(self, number):
                 self.number = number
-
-            def __enter__(self) -> None:
-                self.before, Devices.current = Devices.current, self.number
-
-            def __exit__(self, *_: object) -> None:
-                Devices.current = self.before
-
-        @staticmethod
-        def current_device() -> int:
-            return Devices.current
-
-        @staticmethod
-        def is_current_stream_capturing() -> bool:
-            return Devices.current == 1
-
-    monkeypatch.setattr(torch, "standin2", Devices, raising=False)
-    on = [SimpleNamespace(device=SimpleNamespace(type="standin2", index=index)) for index in (0, 1)]
-    assert [in_captured_graph(tensor) for tensor in on] == [False, True]
-    assert Devices.current == 0
+            def __enter__(self):
+                global current
+                self.before, current = current, self.number
+            def __exit__(self, *_):
+                global current
+                current = self.before
+        torch.standin.device = Device
+        torch.standin.current_device = lambda: current
+        torch.standin.is_current_stream_capturing = lambda: current == {captured}
+        with ulpscope.capture(folder):
+            torch.sin(x)
+        assert current == 1
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (calls(tmp_path)["Torch.sin.0.forward"]["input_args"][0]["Max"] == 0.5) is read
+    assert ("graph" in str(ledger(tmp_path)["unread"])) is not read

@@ -65,16 +65,19 @@ def test_a_freed_tensor_is_refused_as_an_argument() -> None:
     assert "has a shape but no memory" in said
 
 
-def test_a_freed_tensor_is_not_measured_by_the_device() -> None:
+@pytest.mark.parametrize("where", ["host", "torch"])
+def test_parts_of_a_freed_tensor_are_freed_and_empty_tensors_are_not(tmp_path: Path, where: str) -> None:
     run(
         """
-        from ulpscope._capture.values.device_statistics import measurable
-        from ulpscope._capture.values.tensors import is_freed
         x = torch.ones(64, 4)
-        rows, column = x[:16], x[:, 3]
-        assert measurable(x) and not is_freed(column)
+        parts = [x[:16], x[:, 3], torch.empty(0, 3)[:, 1:], torch.empty(0, dtype=torch.complex64).conj()]
         x.untyped_storage().resize_(0)
-        assert not measurable(rows) and not measurable(x) and not measurable(column)
-        assert not is_freed(torch.empty(0, 3)[:, 1:])
-        """
+        with ulpscope.capture(sys.argv[1], device_statistics=sys.argv[2]):
+            for part in parts:
+                torch.atleast_1d(part)
+        """,
+        str(tmp_path),
+        where,
     )
+    ledger = json.loads((tmp_path / "step0" / "rank" / "ledger.json").read_text())
+    assert ledger["unread"] == {"its memory was freed": 4}

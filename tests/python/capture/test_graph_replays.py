@@ -65,9 +65,9 @@ def test_replays_are_counted_and_left_as_they_are(tmp_path, monkeypatch, level):
     assert [notes(tmp_path, step) for step in range(3)] == [[f"{NOTE} (2 times)"], [], [NOTE]]
 
 
-def test_torch_has_a_class_of_this_form():
-    from ulpscope._capture.regions.graphs import _graph_classes
-
-    if not hasattr(torch.cuda, "CUDAGraph"):
-        pytest.skip("this release of torch has no CUDA graphs")
-    assert any(owner.__name__ == "CUDAGraph" for owner in _graph_classes())
+def test_torch_has_a_class_of_this_form(tmp_path):
+    original = torch.cuda.CUDAGraph.replay
+    with ulpscope.capture(tmp_path):
+        assert torch.cuda.CUDAGraph.replay is not original
+        torch.sin(torch.ones(2))
+    assert torch.cuda.CUDAGraph.replay is original

@@ -10,7 +10,6 @@ import json
 import logging
 import signal
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -21,15 +20,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
+import device_programs
 import ulpscope
-from ulpscope._capture.values import device_range, device_statistics
-
-HERE = Path(__file__).parent
-
-needs_python_devices = pytest.mark.skipif(
-    not hasattr(getattr(torch._C, "_acc", None), "create_empty_tensor"),
-    reason="this release of torch has no devices written in Python",
-)
+from device_programs import needs_python_devices
 
 
 def checked(folder: Path, run: Callable[[], Any], **settings: Any) -> list[ulpscope.Overflow]:
@@ -203,50 +196,61 @@ def test_the_number_ends_the_run_at_the_end_of_the_step_at_the_latest(tmp_path: 
             capture.step()
 
 
-def test_large_and_expanded_tensors_need_no_memory_of_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_statistics, "_PIECE", 1 << 10)
-    sizes = []
+class Sizes(torch.utils._python_dispatch.TorchDispatchMode):
+    """The elements of the largest tensor that an operation made."""
 
-    class Sizes(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            found = func(*args, **(kwargs or {}))
-            own = [one.untyped_storage().data_ptr() for one in args if isinstance(one, torch.Tensor)]
-            if isinstance(found, torch.Tensor) and found.untyped_storage().data_ptr() not in own:
-                sizes.append(found.numel())
-            return found
+    largest = 0
 
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        own = [one.untyped_storage().data_ptr() for one in args if isinstance(one, torch.Tensor)]
+        if isinstance(found, torch.Tensor) and found.untyped_storage().data_ptr() not in own:
+            self.largest = max(self.largest, found.numel())
+        return found
+
+
+def test_large_and_expanded_tensors_need_no_memory_of_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The mode of the test sees what is hidden from those of the program.
     monkeypatch.setattr(torch._C, "_DisableTorchDispatch", torch.no_grad)
     endless = torch.tensor([[1.0], [torch.nan]]).expand(2, 1 << 40)
-    large = torch.ones(100, 1000, dtype=torch.float16)[:, 1:]
-    large[50, 7] = torch.inf
-    narrow = torch.ones(5000).to(torch.float8_e4m3fn)
-    with Sizes():
-        batch = device_range.measure_range([endless, large, narrow])
-    assert max(sizes) <= 1 << 10
-    assert [numbers[2:6] for numbers in batch.numbers()] == [(0, 0, 1, 0), (0, 0, 0, 1), (1, 1, 0, 0)]
+    large = torch.full((5000, 5000), 6e4, dtype=torch.float16)[:, 1:]
+    factors = torch.ones(4999, dtype=torch.float16)
+    factors[-1] = 2
+    narrow = torch.ones(20_000_000).to(torch.float8_e4m3fn)
+    with Sizes() as sizes:
+        found = checked(
+            tmp_path, lambda: [endless.view(1, *endless.shape), large.mul_(factors), narrow.view(2, -1)]
+        )
+    # Fewer than large has: it is measured in pieces, and narrow is converted so.
+    assert 1 << 20 < sizes.largest <= 1 << 23
+    assert [(one.call, one.written) for one in found] == [("Tensor.mul_.0.forward", False)]
+    assert any("NaN that was among their inputs" in note for note in notes_of(tmp_path))
+    assert ledger(tmp_path)["skipped"]["in range"] == 1
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "float8_e5m2"])
 @pytest.mark.parametrize("value", [1.0, torch.inf, -torch.inf, torch.nan])
-def test_every_dtype_is_measured(dtype: str, value: float) -> None:
+def test_every_dtype_is_measured(dtype: str, value: float, tmp_path: Path) -> None:
+    """Bits are read as floats, so that what is not finite begins in the call."""
     x = torch.ones(7).to(getattr(torch, dtype))
     x[3] = value
-    ((_, _, largest, _, nan, infinite, _),) = device_range.measure_range([x]).numbers()
-    assert (largest, nan, infinite) == {
-        1.0: (1, 0, 0),
-        torch.inf: (0, 0, 1),
-        -torch.inf: (0, 0, 1),
-    }.get(value, (0, 1, 0))
+    bits = x.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
+    found = checked(tmp_path, lambda: [bits.view(x.dtype), x.view(7, 1)])
+    calls = [(one.call, one.written) for one in found]
+    assert calls == ([] if value == 1.0 else [("Tensor.view.0.forward", False)])
+    of_inputs = "NaN" if value != value else "infinity"
+    notes = [note for note in notes_of(tmp_path) if f"returned {of_inputs} that was among" in note]
+    assert len(notes) == (value != 1.0)
+    # It was measured where it is, not copied.
+    assert not any("lacks an operation" in note for note in notes_of(tmp_path))
 
 
 def on_device(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program that has the device, in a process of its own."""
-    head = f"import os, sys, time; sys.path.insert(0, {str(HERE)!r}); folder = {str(folder)!r}\n"
-    head += "import torch, ulpscope, standin_device; from standin_device import to_device, catch_up\n"
-    head += "settings = dict(task='overflow_check', overflow_nums=-1, strict=True)\n"
-    command = [sys.executable, "-c", head + textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    """Runs a program that has the device, and the settings of a check."""
+    settings = "settings = dict(task='overflow_check', overflow_nums=-1, strict=True)\n"
+    return device_programs.on_device(folder, settings + textwrap.dedent(program))
 
 
 @needs_python_devices
@@ -396,20 +400,28 @@ def test_a_finalizer_that_waits_for_the_devices_again_does_not_hang(tmp_path: Pa
         import faulthandler
         faulthandler.dump_traceback_later(30, exit=True)
         x = to_device(torch.full((3,), 3e38))
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(torch.ones(1))
+        asked = {"wait": 0, "report": 0}
+        def again(why):
+            # A loss scaler that has decided waits for the devices.
+            asked[why] += 1
+            with torch._C.DisableTorchFunction():
+                scaler.scale([])
+                scaler.update(1.0)
+        def waits(event):
+            catch_up()
+            again("wait")
+        def opens(event, details):
+            if event == "open" and str(details[0]).endswith("overflow_rank0.jsonl"):
+                again("report")
         with ulpscope.capture(folder, flush_interval=60, **settings) as run:
-            def waits(event):
-                catch_up()
-                run._run._recorder.judge_devices()
             standin_device.Event.synchronize = waits
-            files = run._run._watch._files
-            append = files.append
-            def reports(*line):
-                run._run._recorder.judge_devices()
-                append(*line)
-            files.append = reports
+            sys.addaudithook(opens)
             x * 2
             x * 3
             run.step()
+            assert min(asked.values()) > 0, asked
             print([one.call for one in run.overflows])
         """,
     )

@@ -13,8 +13,6 @@ import pytest
 import torch
 
 import ulpscope
-from ulpscope._capture.lifecycle import overflow_watch
-from ulpscope._capture.lifecycle.overflow_files import OverflowFiles
 
 CHECK: dict[str, Any] = {"task": "overflow_check", "overflow_nums": -1}
 
@@ -23,15 +21,17 @@ def ledger(folder: Path, step: int = 0) -> dict[str, Any]:
     return json.loads((folder / f"step{step}" / "rank" / "ledger.json").read_text())
 
 
-def fail(*_: object) -> None:
-    raise OSError(28, "No space left on device")
+def fill_disk_for(file: Path) -> None:
+    """Makes a file that can be opened; writing to it fails, since no space is left."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.symlink_to("/dev/full")
 
 
 @pytest.mark.parametrize("where", ["host", "torch"])
 def test_a_full_disk_does_not_end_the_program(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    where: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(OverflowFiles, "append", fail)
+    fill_disk_for(tmp_path / "overflow_rank0.jsonl")
     x = torch.full((2,), 3e38)
     with ulpscope.capture(tmp_path, device_statistics=where, **CHECK) as capture:
         x * 2
@@ -46,10 +46,8 @@ def test_a_full_disk_does_not_end_the_program(
 
 
 @pytest.mark.parametrize("action", ["raise", "stop"])
-def test_the_number_holds_on_a_full_disk(
-    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(OverflowFiles, "append", fail)
+def test_the_number_holds_on_a_full_disk(action: str, tmp_path: Path) -> None:
+    fill_disk_for(tmp_path / "overflow_rank0.jsonl")
     x = torch.full((2,), 3e38)
     settings: dict[str, Any] = {"task": "overflow_check", "overflow_nums": 1, "on_overflow": action}
     with ulpscope.capture(tmp_path, **settings) as capture:
@@ -62,29 +60,40 @@ def test_the_number_holds_on_a_full_disk(
         assert len(capture.overflows) == 1
 
 
-def test_a_mistake_in_the_report_does_not_end_the_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(*_: object) -> None:
-        raise TypeError("a mistake")
+class Mistaken(logging.Handler):
+    """A handler of the program that fails for a line of the report."""
 
-    monkeypatch.setattr(overflow_watch.OverflowWatch, "_add", broken)
-    with ulpscope.capture(tmp_path, **CHECK) as capture:
-        torch.full((2,), 3e38) * 2
-        capture.step()
+    def emit(self, record: logging.LogRecord) -> None:
+        if "Nothing more is checked" in record.getMessage():
+            raise TypeError("a mistake")
+
+
+def test_a_mistake_in_the_report_does_not_end_the_program(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = Mistaken()
+    logging.getLogger("ulpscope").addHandler(handler)
+    try:
+        with ulpscope.capture(
+            tmp_path, task="overflow_check", overflow_nums=1, on_overflow="stop"
+        ) as capture:
+            y = torch.full((2,), 3e38) * 2
+            capture.step()
+    finally:
+        logging.getLogger("ulpscope").removeHandler(handler)
+    assert y.isinf().all()
     assert "TypeError: a mistake; the run goes on" in caplog.text
 
 
-def test_a_step_ends_although_would_overflow_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(overflow_watch.OverflowWatch, "write_would_overflow", fail)
+def test_a_step_ends_although_would_overflow_cannot_be_written(tmp_path: Path) -> None:
     with ulpscope.capture(tmp_path, would_overflow="float16", **CHECK) as capture:
-        for _ in range(2):
+        for step in range(2):
             torch.full((2,), 3e38) * 2
+            fill_disk_for(tmp_path / f"step{step}" / "rank" / "would_overflow.csv")
             capture.step()
         assert [one.step for one in capture.overflows] == [0, 1]
-    assert any("would_overflow.csv: OSError" in note for note in ledger(tmp_path)["notes"])
+    for step in range(2):
+        assert any("would_overflow.csv: OSError" in note for note in ledger(tmp_path, step)["notes"])
 
 
 def test_an_input_that_cannot_be_read_leaves_the_origin_open(tmp_path: Path) -> None:
@@ -124,17 +133,17 @@ def test_would_overflow_says_that_values_on_a_device_are_missing(
 
 
 def test_only_the_first_overflows_are_kept_and_all_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(overflow_watch, "_MAX_KEPT", 3)
     x = torch.full((2,), 3e38)
     with ulpscope.capture(tmp_path, strict=True, **CHECK) as capture:
-        for _ in range(5):
+        for _ in range(1005):
             x * 2
         capture.step()
-        assert [one.call for one in capture.overflows] == [f"Tensor.__mul__.{n}.forward" for n in range(3)]
-    assert "5 calls returned NaN or infinity that their inputs do not have" in caplog.text
-    assert len((tmp_path / "overflow_rank0.jsonl").read_text().splitlines()) == 5
+        kept = [one.call for one in capture.overflows]
+    assert kept == [f"Tensor.__mul__.{number}.forward" for number in range(1000)]
+    assert "1005 calls returned NaN or infinity that their inputs do not have" in caplog.text
+    assert len((tmp_path / "overflow_rank0.jsonl").read_text().splitlines()) == 1005
 
 
 class View(torch.autograd.Function):

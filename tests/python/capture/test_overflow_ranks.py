@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ulpscope._capture.lifecycle import overflow_files
-from ulpscope._capture.lifecycle.overflow_files import OverflowFiles
+import ulpscope
 
 RANKS = """
 import sys, torch, ulpscope
@@ -156,57 +156,84 @@ def test_what_was_found_before_a_kill_is_there(tmp_path: Path) -> None:
     assert "Tensor.__mul__.0.forward" in shown.stdout, shown.stderr
 
 
-def test_what_an_earlier_run_left_does_not_end_this_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another rank of this run may have ended before this one begins: that does."""
+ENDED = json.dumps({"rank": 1, "ended": "[overflow 1 times]"}) + "\n"
+
+
+@pytest.fixture
+def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of rank 1; this process is rank 0 of 2, and its dump folder is that of the file."""
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    left = OverflowFiles(tmp_path / "left")
-    left.append(1, {"rank": 1, "ended": "[overflow 1 times]"})
-    os.utime(left.file(1), (0, 0))
-    assert OverflowFiles(tmp_path / "left").ended_elsewhere() is None
-    now = tmp_path / "now"
-    now.mkdir()
-    (now / "overflow_rank1.jsonl").write_text('{"rank": 1, "ended": "[overflow 1 times]"}\n{"half')
-    first = OverflowFiles(now)
-    assert first.ended_elsewhere() == "[overflow 1 times] (rank 1)"
+    return tmp_path / "overflow_rank1.jsonl"
+
+
+def check(folder: Path) -> ulpscope.Capture:
+    return ulpscope.capture(folder, task="overflow_check", overflow_nums=-1, strict=True)
+
+
+def add(file: Path, text: str | bytes) -> None:
+    with file.open("ab") as out:
+        out.write(text.encode() if isinstance(text, str) else text)
+
+
+def ends() -> Any:
+    return pytest.raises(ulpscope.OverflowLimitError, match=r"^\[overflow 1 times\] \(rank 1\)$")
+
+
+def test_another_rank_that_ended_before_this_one_began_ends_it(other: Path) -> None:
+    # The last line is being written.
+    add(other, ENDED + '{"half')
+    with check(other.parent) as capture, ends():
+        capture.step()
     # A second check of this process.
-    assert OverflowFiles(now).ended_elsewhere() is None
+    with check(other.parent) as capture:
+        capture.step()
+
+
+def test_what_an_earlier_run_left_does_not_end_this_one(other: Path) -> None:
+    add(other, ENDED)
+    os.utime(other, (0, 0))
+    with check(other.parent) as capture:
+        capture.step()
+        # The other rank ends as it did then.
+        add(other, ENDED)
+        with ends():
+            capture.step()
 
 
 def test_a_bad_line_loses_no_other_and_only_new_lines_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    other: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    files = OverflowFiles(tmp_path)
-    files.append(1, {"rank": 1, "step": 0})
-    other = files.file(1)
-    with other.open("ab") as file:
-        file.write(b"{half}\n\xff}\n" + b"[" * 100_000 + b"}\n")
-    assert files.ended_elsewhere() is None
-    files.append(1, {"rank": 1, "ended": "[overflow 1 times]"})
-    assert [line.get("step") for line in files.lines()] == [0, None]
     parsed: list[bytes] = []
-    whole = overflow_files._parsed
-    monkeypatch.setattr(overflow_files, "_parsed", lambda text: (parsed.append(text), whole(text))[1])
-    assert files.ended_elsewhere() == "[overflow 1 times] (rank 1)"
-    assert len(parsed) == 1
-    assert files.ended_elsewhere() == "[overflow 1 times] (rank 1)"
-    assert len(parsed) == 1
-    # A file that was begun again.
-    other.write_text('{"rank": 1}\n')
-    assert files.ended_elsewhere() is None
+    loads = json.loads
+    monkeypatch.setattr(json, "loads", lambda text: (parsed.append(text), loads(text))[1])
+    with check(other.parent) as capture:
+        add(other, '{"rank": 1, "step": 0, "call": "Torch.exp.0.forward"}\n')
+        add(other, b"{half}\n\xff}\n" + b"[" * 100_000 + b"}\n")
+        capture.step()
+        assert len(parsed) == 4
+        capture.step()
+        assert len(parsed) == 4
+        add(other, ENDED)
+        with ends():
+            capture.step()
+        assert len(parsed) == 5
+    assert "over all ranks, the first overflow is in step 0: Torch.exp.0.forward (rank 1)" in caplog.text
 
 
-def test_the_end_of_another_rank_is_seen_in_a_large_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    files = OverflowFiles(tmp_path)
+def test_a_file_that_another_rank_begins_again_is_read_from_its_beginning(other: Path) -> None:
+    with check(other.parent) as capture:
+        add(other, json.dumps({"rank": 1, "stack": ["a" * 1000]}) + "\n")
+        capture.step()
+        other.write_text(ENDED)
+        with ends():
+            capture.step()
+
+
+def test_the_end_of_another_rank_is_seen_in_a_large_file(other: Path) -> None:
     line = json.dumps({"rank": 1, "step": 0, "stack": ["a" * 100_000]}) + "\n"
-    files.file(1).write_text(line * 180)
-    files.append(1, {"rank": 1, "ended": "[overflow 1 times]"})
-    assert files.ended_elsewhere() == "[overflow 1 times] (rank 1)"
+    with check(other.parent) as capture:
+        add(other, line * 180)
+        add(other, ENDED)
+        with ends():
+            capture.step()

@@ -270,20 +270,21 @@ def test_a_graph_that_is_captured_by_another_thread_is_left_alone(tmp_path):
     # Questions about events end such a capture, unless the thread that asks is in the relaxed mode.
     program = """
         gpu = posing_gpu.Gpu()
-        from ulpscope._capture.values import device_statistics
-        modes, is_done = set(), False
-        class Event:
+        import standin_device
+        modes = set()
+        class Event(standin_device.Event):
             def query(self):
                 modes.add((threading.current_thread() is threading.main_thread(), gpu.mode()))
-                return is_done
-            synchronize = query
-        device_statistics._recorded_event = lambda device: Event()
-        x = torch.ones(5)
+                return super().query()
+            def synchronize(self):
+                self.query()
+                super().synchronize()
+        torch.standin.Event = Event
+        x = standin_device.to_device(torch.ones(5))
         with ulpscope.capture(folder, device_statistics="torch", flush_interval=0.01):
             for _ in range(70):
                 torch.sin(x)
             soon(lambda: (False, 2) in modes)
-            is_done = True
         assert modes == {(True, 2), (False, 2)}, modes
         assert gpu.mode() == 0
         """

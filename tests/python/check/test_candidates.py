@@ -57,13 +57,15 @@ def test_a_result_that_no_candidate_explains_is_wrong(tmp_path: Path) -> None:
 
 
 def test_compare_proves_no_fault_of_a_healthy_function_of_linalg(tmp_path: Path) -> None:
-    from ulpscope._core import open_dump
-    from ulpscope._replay.proving import CallProver
-
-    with ulpscope.capture(tmp_path, level="L1", task="tensor"):
-        torch.linalg.norm(torch.randn(4, 4), 2)
-    [rank], _ = open_dump(tmp_path, None, None)
-    assert CallProver().replay(rank, rank.calls().index("Torch.norm.0.forward"))[0] == "pass"
+    """The target alone is wrong."""
+    for side in ("target", "golden"):
+        torch.manual_seed(0)
+        with ulpscope.capture(tmp_path / side, level="L1", task="tensor", file_format="pt"):
+            y = torch.linalg.norm(torch.randn(4, 4), 2)
+    replaced(tmp_path / "target", "Torch.norm.0.forward.output.0", y * 1.001)
+    first = ulpscope.compare(tmp_path / "target", tmp_path / "golden", prove=True).first_divergence
+    assert first is not None
+    assert (first.call, first.proof, first.wrong_side) == ("Torch.norm.0.forward", "proved", "target")
 
 
 def test_a_result_of_a_wrong_shape_is_wrong(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from places import TEST_ALL
+from precision_tool_commands import run_as_printed
 
 pytestmark = pytest.mark.peer
 
@@ -183,34 +184,12 @@ def test_the_helpers_of_training_scripts(tmp_path: Path, interpreter: str) -> No
     assert len(list((tmp_path / "precision_data/tf/tf_debug").glob("*/run_*"))) == 2
 
 
-def as_printed(folder: Path, interpreter: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """``python3 precision_tool/cli.py WORDS``, where python3 is the Python that has TensorFlow."""
-    programs = folder / "programs"
-    programs.mkdir(exist_ok=True)
-    for name, line in (
-        ("python3", f"exec '{interpreter}' \"$@\""),
-        ("ulpscope", f"exec '{sys.executable}' -m ulpscope \"$@\""),
-    ):
-        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
-        (programs / name).chmod(0o755)
-    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
-    return subprocess.run(
-        ["python3", "precision_tool/cli.py", *words],
-        cwd=folder,
-        input="",
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-    )
-
-
 def test_tf_dump_as_printed_and_its_folder_elsewhere(tmp_path: Path, interpreter: str) -> None:
     work, other = tmp_path / "work", tmp_path / "other"
     work.mkdir()
     assert tool(work, "init", ".").returncode == 0
     (work / "LeNet_cpu.py").write_text(SESSION)
-    ended = as_printed(work, interpreter, "tf_dump", "python3 LeNet_cpu.py")
+    ended = run_as_printed(work, "tf_dump", "python3 LeNet_cpu.py", python3=interpreter)
     assert ended.returncode == 0, ended.stderr
     # Another machine gets the folder alone.
     (other / "precision_data/dump").mkdir(parents=True)
@@ -245,7 +224,7 @@ def test_train_runs_a_step_from_the_checkpoint(tmp_path: Path, interpreter: str)
     assert made.returncode == 0, made.stderr
     checkpoints = tmp_path / "precision_data/tf/checkpoints"
     assert [path.name for path in (checkpoints / "input").iterdir()] == ["net_x_0.npy"]
-    ended = as_printed(tmp_path, interpreter, "train", "-d cpu")
+    ended = run_as_printed(tmp_path, "train", "-d cpu", python3=interpreter)
     assert ended.returncode == 0, ended.stderr
     tensors = {path.name.split(".")[0]: path for path in (tmp_path / "precision_data/dump/cpu").glob("*.npy")}
     # The feed of the training, without dropout.

@@ -17,8 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import ulpscope
-from ulpscope._capture.values import device_range, ranges
-from ulpscope.compat.ptdbg_ascend import replay_files
+from device_programs import needs_python_devices
 
 TAG = "ptdbg_dump_v4.0.T2"
 
@@ -311,6 +310,9 @@ sys.path.insert(0, sys.argv[1])
 import torch, standin_device
 from standin_device import to_device, catch_up
 from ulpscope.compat import ptdbg_ascend as ptdbg
+"""
+
+JUDGED_LATER = """
 waits = []
 standin_device.Event.synchronize = lambda event: (waits.append(1), catch_up())
 x = to_device(torch.full((3,), 3e38))
@@ -331,16 +333,18 @@ assert waits
 """
 
 
-@pytest.mark.skipif(
-    not hasattr(getattr(torch._C, "_acc", None), "create_empty_tensor"),
-    reason="this release of torch has no devices written in Python",
-)
+def on_device(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program that has the device, in a process of its own."""
+    (folder / "run.py").write_text(DEVICE + program)
+    capture = Path(__file__).parents[1] / "capture"
+    command = [sys.executable, str(folder / "run.py"), str(capture), str(folder / "dump")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@needs_python_devices
 def test_results_on_a_device_are_judged_there_without_waiting(tmp_path: Path) -> None:
     """Tensors that are still as they were are saved, those that have changed are not."""
-    (tmp_path / "run.py").write_text(DEVICE)
-    capture = Path(__file__).parents[1] / "capture"
-    command = [sys.executable, str(tmp_path / "run.py"), str(capture), str(tmp_path / "dump")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = on_device(tmp_path, JUDGED_LATER)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[-1] == "[overflow 2 times"
     kept, changed = (
@@ -457,57 +461,86 @@ def test_the_files_for_a_replay_are_read_by_it(
     assert code.returncode == 0
 
 
-@pytest.mark.parametrize("part", ["measure", "wait"])
-def test_values_that_cannot_be_measured_are_not_checked(
-    part: str,
-    ptdbg: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+UNMEASURED = """
+def fail(event):
+    raise torch.OutOfMemoryError("the device is full")
+x = to_device(torch.full((2,), 3e38)).requires_grad_()
+y = to_device(torch.ones(2))
+ptdbg.set_dump_path(sys.argv[2])
+ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check)
+FAILS
+(x * 10).sum().backward()
+y.div_(0)
+ptdbg.set_overflow_check_switch("OFF")
+print(x.grad.cpu(), y.cpu())
+"""
+
+
+@needs_python_devices
+@pytest.mark.parametrize(
+    "fails",
+    [
+        "standin_device.full.add('linalg_vector_norm')",
+        "standin_device.lacking.add('linalg_vector_norm')",
+        "standin_device.Event.query = standin_device.Event.synchronize = fail",
+    ],
+    ids=["full", "lacks the operation", "numbers do not arrive"],
+)
+def test_values_that_cannot_be_measured_are_not_checked(fails: str, tmp_path: Path) -> None:
     """A device that is full, or that lacks the operation, does not end training."""
-
-    def fail(*_: object) -> None:
-        raise torch.OutOfMemoryError("the device is full")
-
-    # As on a device: nothing is read in ordinary memory.
-    monkeypatch.setattr(ranges, "_reach_here", lambda tensor: None)
-    if part == "measure":
-        monkeypatch.setattr(ranges, "measure_range", fail)
-    else:
-        monkeypatch.setattr(device_range.RangeBatch, "has_arrived", fail)
-        monkeypatch.setattr(device_range.RangeBatch, "wait", fail)
-    ptdbg.set_dump_path(str(tmp_path))
-    ptdbg.register_hook(torch.nn.Linear(2, 2), ptdbg.overflow_check)
-    x = torch.ones(2, requires_grad=True)
-    overflowing(x).sum().backward()
-    torch.ones(2).div_(0)
-    ptdbg.set_overflow_check_switch("OFF")
-    assert caplog.text.count("values could not be measured") == 1
+    ended = on_device(tmp_path, UNMEASURED.replace("FAILS", fails))
+    assert (ended.returncode, ended.stdout) == (0, "tensor([10., 10.]) tensor([inf, inf])\n"), ended.stderr
+    assert ended.stderr.count("values could not be measured") == 1
     assert not list(tmp_path.rglob("*.pkl"))
 
 
+@needs_python_devices
+def test_values_that_can_be_measured_end_training(tmp_path: Path) -> None:
+    """Of the same program, on a device that does not fail."""
+    ended = on_device(tmp_path, UNMEASURED.replace("FAILS", ""))
+    assert "ValueError: [overflow 1 times]" in ended.stderr
+
+
+@pytest.mark.slow
 def test_the_replay_files_have_the_first_overflows(
     ptdbg: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(replay_files, "_MAX_CALLS", 2)
     debugger = ptdbg.PrecisionDebugger(str(tmp_path / "dump"), "overflow_check")
     debugger.configure_hook(overflow_nums=-1, need_replicate=True)
     debugger.start()
-    for _ in range(4):
-        overflowing(torch.ones(2))
+    x = torch.full((2,), 3e38)
+    for _ in range(1002):
+        x * 2
     debugger.stop()
     found = json.loads((tmp_path / f"forward_info_{os.getpid()}.json").read_text())
-    assert list(found) == ["Tensor___mul___1_forward", "Tensor___mul___3_forward"]
-    assert caplog.text.count("the first 2 overflows") == 1
+    assert list(found) == [f"Tensor___mul___{number}_forward" for number in range(1000)]
+    assert caplog.text.count("the first 1000 overflows") == 1
 
 
-def test_a_tensor_of_a_program_s_class_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Own(torch.Tensor):
-        pass
+class Own(torch.Tensor):
+    """A class of the program."""
 
-    asked: list[object] = []
-    monkeypatch.setattr(ranges, "_by_torch", asked.append)
-    assert ranges._reach_here(torch.ones(2).as_subclass(Own)) == ranges.IN_RANGE
-    assert asked == []
+
+class Operators(torch.utils._python_dispatch.TorchDispatchMode):
+    """The operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_tensor_of_a_program_s_class_is_read_once(ptdbg: ModuleType, tmp_path: Path) -> None:
+    """As any other: by none of torch's reductions, which read it once each and do not see the limit."""
+    ptdbg.set_dump_path(str(tmp_path))
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, overflow_nums=-1)
+    x = torch.full((2,), 65504.0).as_subclass(Own)
+    with Operators() as operators:
+        x.neg()
+        x.half()
+    assert [name for name in operators.names if name not in ("detach", "alias")] == ["neg", "_to_copy"]
+    assert [path.name for path in tmp_path.glob("*/rank0/*.pkl")] == ["Tensor_half_0_forward_1.pkl"]

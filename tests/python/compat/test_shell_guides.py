@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import golden
+from precision_tool_commands import run_as_printed
 
 ULPSCOPE = [sys.executable, "-m", "ulpscope"]
 RUN = "20260101120000/0/ge_default_20260101120001_1/1/0"
@@ -42,28 +43,6 @@ def tool(folder: Path, *words: str, **variables: str) -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         env=os.environ | variables,
-        timeout=120,
-    )
-
-
-def cli(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """``python3 precision_tool/cli.py WORDS``, with a ``python3`` that starts this interpreter."""
-    programs = folder / "programs"
-    programs.mkdir(exist_ok=True)
-    for name, line in (
-        ("python3", f"exec '{sys.executable}' \"$@\""),
-        ("ulpscope", f"exec '{sys.executable}' -m ulpscope \"$@\""),
-    ):
-        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
-        (programs / name).chmod(0o755)
-    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
-    return subprocess.run(
-        ["python3", "precision_tool/cli.py", *words],
-        cwd=folder,
-        input="",
-        capture_output=True,
-        text=True,
-        env=environment,
         timeout=120,
     )
 
@@ -191,7 +170,7 @@ def test_npu_dump_as_printed(training: Path) -> None:
     """T10, T17, T30, T38: graph and data of one run, of the steps that config.py names."""
     config = training / "precision_tool/config.py"
     config.write_text(config.read_text().replace("TF_DUMP_STEP = '0'", "TF_DUMP_STEP = '0|5|10'"))
-    ended = cli(training, "npu_dump", "python3 LeNet_npu.py")
+    ended = run_as_printed(training, "npu_dump", "python3 LeNet_npu.py")
     assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "step 0|5|10\n")
     assert (training / "precision_data/graph/all/ge_proto_00000042_Build.txt").is_file()
     shown = shell(training, "ni LeNet/fc1/Relu\n").stdout
@@ -200,7 +179,7 @@ def test_npu_dump_as_printed(training: Path) -> None:
 
 def test_npu_overflow_as_printed(training: Path) -> None:
     """T20, T39: the same script without an edit, and the panels at the end."""
-    ended = cli(training, "npu_overflow", "python3 LeNet_npu.py")
+    ended = run_as_printed(training, "npu_overflow", "python3 LeNet_npu.py")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "step none" in ended.stdout
     assert "[Overflow] Find [2] overflow debug file. Will show top 2 ops." in ended.stdout

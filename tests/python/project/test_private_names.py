@@ -14,24 +14,6 @@ TESTS = Path(__file__).resolve().parents[1]
 # In a program within a text: a private module of the package, or a private name imported from it.
 PRIVATE = re.compile(r"\bulpscope\._[a-z]|\bfrom ulpscope(\.[\w.]+)? import [^\n]*(?<!\w)_[a-z]|\._run\._")
 
-# Tests that replace an inner part, to make it fail or to pose as a device, which no public name can.
-# A file that no longer does so must leave the list.
-INNER_PARTS = frozenset(
-    TESTS / name
-    for name in (
-        "capture/test_device_copies.py",
-        "capture/test_device_statistics.py",
-        "capture/test_freed_memory.py",
-        "capture/test_graph_replays.py",
-        "capture/test_overflow_devices.py",
-        "capture/test_overflow_failures.py",
-        "capture/test_overflow_ranks.py",
-        "capture/test_posing_gpu.py",
-        "check/test_candidates.py",
-        "compat/test_ptdbg_ascend_overflow.py",
-    )
-)
-
 
 def is_private(name: str) -> bool:
     return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
@@ -62,8 +44,7 @@ def private_names(source: str) -> Iterator[tuple[int, str]]:
 def test_no_private_name_is_used(path: Path) -> None:
     if path == Path(__file__).resolve():
         return
-    found = list(private_names(path.read_text(encoding="utf-8")))
-    assert bool(found) == (path in INNER_PARTS), found
+    assert list(private_names(path.read_text(encoding="utf-8"))) == []
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,9 @@ class OverflowFiles:
         self._folder = folder
         self._read: dict[Path, _Read] = {}
         since = time.time() if folder in _used else _process_began()
-        self._earlier = {file: ended for file, ended in self._ended() if file.stat().st_mtime < since}
+        for file, _ in self._ended():
+            if file.stat().st_mtime < since:
+                self._read[file].ended = None
         _used.add(folder)
 
     def file(self, rank: int) -> Path:
@@ -48,7 +50,7 @@ class OverflowFiles:
         """The message of another rank that has ended since this object was made."""
         own = self.file(ranks.current_rank() or 0)
         for file, ended in self._ended():
-            if file != own and self._earlier.get(file) != ended:
+            if file != own:
                 return ended
         return None
 
@@ -77,6 +79,9 @@ class _Read:
 
     def further_lines(self) -> Iterator[dict[str, Any]]:
         """The lines since the last time. Those that are no object of JSON are left out."""
+        # A pipe or a device has no end.
+        if not self._file.is_file():
+            return
         try:
             with self._file.open("rb") as file:
                 if file.seek(0, os.SEEK_END) < self._offset:
