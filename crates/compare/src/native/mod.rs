@@ -292,9 +292,9 @@ impl<'a> NativePlan<'a> {
 
     /// The names and lines of the calls among which two programs part.
     fn region(&self, cut: &Cut) -> Region {
-        let call = |calls: &Calls<'_>, call: usize| RegionCall {
-            name: calls.rank.name(call),
-            code: calls.rank.stack(call).and_then(|stack| crate::stack::own_line(&stack)),
+        let call = |calls: &Calls<'_>, call: usize| {
+            let lines = calls.rank.stack(call).map(|stack| CodeLines::of(&stack)).unwrap_or_default();
+            RegionCall { name: calls.rank.name(call), code: lines.inner.or(lines.own) }
         };
         let named = |calls: &Calls<'_>, all: &[usize], computing: usize| {
             let all: Vec<RegionCall> = all.iter().take(MOST_NAMED).map(|&at| call(calls, at)).collect();
