@@ -53,7 +53,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--old", type=Path, default=ROOT / ".venv-ports-old", help="environment with the older release"
     )
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the dumps there, and use those that are")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="keep the dumps there, and use those that are"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write one row per case there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there")
     parser.add_argument("--read", type=Path, metavar="FILE", help="run nothing: show what --json wrote")
