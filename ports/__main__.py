@@ -20,6 +20,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
 
+from faults.judges import Msprobe
 from ports.captures import ROOT, Captures
 from ports.cases import cases
 from ports.outcome import Outcome, as_outcomes, as_text, judged
@@ -56,6 +57,12 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="keep the dumps there, and use those that are"
     )
+    parser.add_argument(
+        "--peer",
+        type=Path,
+        metavar="ENVIRONMENT",
+        help="ask mindstudio-probe in this environment instead; statistics only, it reads no packs",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write one row per case there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there")
     parser.add_argument("--read", type=Path, metavar="FILE", help="run nothing: show what --json wrote")
@@ -66,6 +73,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(given)
     if options.jobs < 1:
         parser.error(f"--jobs: expected at least 1, found {options.jobs}")
+    if options.peer is not None and (options.task != "statistics" or options.jobs != 1):
+        parser.error("--peer: expected --task statistics and one job")
+    options.msprobe = None
     return options
 
 
@@ -86,7 +96,7 @@ def chosen_cases(options: argparse.Namespace) -> list[Case]:
 def group_outcomes(group: list[Case], captures: Captures, options: argparse.Namespace) -> Iterator[Outcome]:
     """The outcomes of cases that share captures; their dumps are removed."""
     for case in group:
-        yield judged(case, captures, options.check)
+        yield judged(case, captures, options.check, options.msprobe)
     if options.keep is None:
         captures.forget()
 
@@ -149,7 +159,13 @@ def main(given: Sequence[str] | None = None) -> int:
             return 0
         if not found:
             sys.exit("no case has all that was asked for; --list without options names them")
-        done = run(found, options)
+        if options.peer is not None:
+            options.msprobe = Msprobe(options.peer)
+        try:
+            done = run(found, options)
+        finally:
+            if options.msprobe is not None:
+                options.msprobe.close()
         if any(outcome.error is not None for outcome in done):
             code = 2
         if len(done) < len(found):

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from faults.judges import Msprobe
 from ports.captures import Captures
 from ports.dumps import only_dump
 from ports.runs import Case
-from ports.scoring import answers_of, place, truth_of
+from ports.scoring import Answer, answers_of, place, truth_of
 
 # How many answers of a comparison are kept.
 KEPT = 3
@@ -75,8 +76,21 @@ def compared(target: Path, golden: Path) -> tuple[int, dict[str, Any]]:
     return done.returncode, result
 
 
-def judged(case: Case, captures: Captures, check: bool = False) -> Outcome:
-    """Runs one case; with `check` without the comparison, to see whether the case is what it claims."""
+def asked(peer: Msprobe, target: Path, golden: Path) -> tuple[int, list[Answer]]:
+    """What mindstudio-probe says: calls whose rows are errors, and 1 if there are any."""
+    said = peer.compare(target, golden)
+    answers = [Answer(one.call, None, one.module, one.kind, 0.0) for one in said.answers]
+    # Of many, only the first were kept: they are no cut.
+    if said.total > len(answers):
+        answers = answers[:1]
+    return int(bool(answers)), answers
+
+
+def judged(case: Case, captures: Captures, check: bool = False, peer: Msprobe | None = None) -> Outcome:
+    """Runs one case; with `check` without the comparison, to see whether the case is what it claims.
+
+    With `peer` that tool compares.
+    """
     start = time.monotonic()
     known = (
         case.full_name,
@@ -103,8 +117,12 @@ def judged(case: Case, captures: Captures, check: bool = False) -> Outcome:
         if check:
             seconds = round(time.monotonic() - start, 2)
             return Outcome(*known, wanted=tuple(wanted), final_error=error, seconds=seconds)
-        code, result = compared(target.dump, golden.dump)
-        answers = answers_of(result)
+        reason = ""
+        if peer is None:
+            code, result = compared(target.dump, golden.dump)
+            answers, reason = answers_of(result), str(result.get("reason", ""))
+        else:
+            code, answers = asked(peer, target.dump, golden.dump)
         if truth is not None:
             found = place(answers, truth, ours, code, error)
         return Outcome(
@@ -115,7 +133,7 @@ def judged(case: Case, captures: Captures, check: bool = False) -> Outcome:
             answers=tuple(f"{one.call} ({one.kind}, {one.confidence:.2f})" for one in answers[:KEPT]),
             wanted=tuple(wanted),
             final_error=error,
-            reason=str(result.get("reason", "")),
+            reason=reason,
             seconds=round(time.monotonic() - start, 2),
         )
     except Exception:

@@ -5,8 +5,7 @@ A healthy port is scored by its exit code and the calls that are named. A bug is
 | place | the first answer is |
 |---|---|
 | `exact` | a call of the edited lines, or one that the case names |
-| `cut` | another call, but at most 12 calls are named in all and an exact one is among them; or a region of at \
-most 12 calls on either side has it |
+| `cut` | another call, but at most 12 are named in all, or in a region on either side, one of them exact |
 | `module` | another call of the same module, or the module |
 | `elsewhere` | another call |
 | `nothing` | missing: no call is named, and the exit code is not 0 |
@@ -42,7 +41,7 @@ class Answer:
     kind: str
     confidence: float
     region: tuple[str, ...] = ()
-    """The calls of the target that compute between what agrees and what differs, if the programs part there."""
+    """If the programs part there: the calls of the target between what agrees and what differs."""
     golden_region: tuple[str, ...] = ()
 
 

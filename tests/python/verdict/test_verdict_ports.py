@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 import ulpscope
 
@@ -31,7 +31,7 @@ class PlainBlock(nn.Module):
         return weight * (x * torch.rsqrt(variance + (1e-2 if fault == "epsilon" else 1e-6)))
 
     def attention(self, x: Tensor, fault: str) -> Tensor:
-        split = x.shape[:-1] + (HEADS, -1)
+        split = (*x.shape[:-1], HEADS, -1)
         query, key, value = (
             layer(x).view(split).transpose(1, 2) for layer in (self.q_proj, self.k_proj, self.v_proj)
         )
@@ -46,7 +46,7 @@ class PlainBlock(nn.Module):
 
     def forward(self, x: Tensor, fault: str = "") -> Tensor:
         x = x + self.attention(self.normed(x, self.norm, fault), fault)
-        inner = F.gelu(
+        inner = functional.gelu(
             self.up(self.normed(x, self.norm_2, fault)), approximate="tanh" if fault == "gelu" else "none"
         )
         return (x if fault != "residual" else 0) + self.down(inner)
@@ -68,11 +68,11 @@ class FusedBlock(nn.Module):
     def forward(self, x: Tensor, _: str = "") -> Tensor:
         query, key, value = (
             part.unflatten(-1, (HEADS, -1)).transpose(1, 2)
-            for part in (F.rms_norm(x, (WIDTH,), self.scales[0], 1e-6) @ self.qkv.t()).chunk(3, -1)
+            for part in (functional.rms_norm(x, (WIDTH,), self.scales[0], 1e-6) @ self.qkv.t()).chunk(3, -1)
         )
-        given = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        given = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + given.transpose(1, 2).flatten(2) @ self.out
-        return x + self.proj(F.gelu(self.fc(F.rms_norm(x, (WIDTH,), self.scales[1], 1e-6))))
+        return x + self.proj(functional.gelu(self.fc(functional.rms_norm(x, (WIDTH,), self.scales[1], 1e-6))))
 
 
 class Net(nn.Module):
@@ -96,7 +96,7 @@ def run(path: Path, *, fused: bool, fault: str = "", task: str = "tensor", backw
     with ulpscope.capture(path, model=net, level="mix", task=task):
         result = net(tokens, fault)
         if backward:
-            F.cross_entropy(result.flatten(0, 1), tokens.flatten()).backward()
+            functional.cross_entropy(result.flatten(0, 1), tokens.flatten()).backward()
     return path
 
 
@@ -183,7 +183,7 @@ def test_wrong_gradients_of_a_port_are_no_clean_bill(tmp_path: Path) -> None:
         net.blocks[1].fc.register_full_backward_hook(lambda _, given, __: (given[0] * 1.5,))  # type: ignore[union-attr]
         tokens = torch.arange(2 * LENGTH).reshape(2, LENGTH) * 7 % 50
         with ulpscope.capture(path, model=net, level="mix", task="tensor"):
-            F.cross_entropy(net(tokens).flatten(0, 1), tokens.flatten()).backward()
+            functional.cross_entropy(net(tokens).flatten(0, 1), tokens.flatten()).backward()
         return path
 
     compared = ulpscope.compare(scaled(tmp_path / "target"), run(tmp_path / "golden", fused=False))
