@@ -5,7 +5,7 @@ const FOREIGN: [&str; 5] = ["site-packages", "dist-packages", "/torch/", "<froze
 
 /// The innermost line of a stack in the user's code, as `file:line function: code`; the innermost of all if there is
 /// none.
-pub(crate) fn own_line(stack: &[String]) -> Option<String> {
+pub fn own_line(stack: &[String]) -> Option<String> {
     let own = stack.iter().find(|line| !FOREIGN.iter().any(|part| line.contains(part)));
     own.or(stack.first()).map(|line| short(line))
 }
