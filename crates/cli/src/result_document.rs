@@ -14,7 +14,11 @@ pub(crate) const RESULT: &str = "result.json";
 
 /// Whether a path is a result, and not a dump: a file of its name, or a folder with one in it or in a folder of it.
 pub(crate) fn has_result(named: &Path) -> bool {
-    if named.is_dir() { result_at(named).is_ok() } else { named.file_name().is_some_and(|name| name == RESULT) }
+    if named.is_dir() {
+        result_at(named).is_ok()
+    } else {
+        named.file_name().is_some_and(|name| name == RESULT)
+    }
 }
 
 /// The result file: the named one, or the newest below a folder, which may hold several. Links out of the folder are

@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn values_are_in_their_bins() {
-        let found = histogram(&[0.0, 0.24, 0.25, 0.5, 1.0, -1.0, 2.0, f64::NAN, f64::INFINITY], [0.0, 1.0], 4);
+        let found =
+            histogram(&[0.0, 0.24, 0.25, 0.5, 1.0, -1.0, 2.0, f64::NAN, f64::INFINITY], [0.0, 1.0], 4);
         assert_eq!(found.bins, [2, 1, 1, 1]);
         assert_eq!(found.magnitudes.zeros, 1);
         assert_eq!(found.magnitudes.rows, [(-3, 1), (-2, 1), (-1, 1), (0, 2), (1, 1)]);

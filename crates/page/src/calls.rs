@@ -63,7 +63,7 @@ impl CallRecord {
 
 /// Where the values of a call are in a row.
 #[derive(Debug, Default)]
-struct Layout {
+struct CallLayout {
     call: Option<usize>,
     entry: Option<usize>,
     names: [Option<usize>; 2],
@@ -77,12 +77,11 @@ struct Layout {
     code: Option<usize>,
 }
 
-impl Layout {
-    fn of(columns: &[String]) -> Layout {
-        let at = |names: &[&str]| {
-            names.iter().find_map(|name| columns.iter().position(|column| column == name))
-        };
-        Layout {
+impl CallLayout {
+    fn of(columns: &[String]) -> CallLayout {
+        let at =
+            |names: &[&str]| names.iter().find_map(|name| columns.iter().position(|column| column == name));
+        CallLayout {
             call: at(&["call"]),
             entry: at(&["entry"]),
             names: [at(&["target_name", "NPU Name"]), at(&["golden_name", "Bench Name"])],
@@ -102,7 +101,7 @@ impl Layout {
 #[derive(Debug, Default)]
 pub(crate) struct CallCollector {
     columns: Vec<String>,
-    layout: Layout,
+    layout: CallLayout,
     rows: u64,
     /// Entries of the current call: an entry that comes again belongs to a new call of the same name.
     entries: HashSet<(String, [bool; 2])>,
@@ -116,7 +115,7 @@ impl CallCollector {
     pub(crate) fn push(&mut self, columns: &[String], values: &[ColumnValue<'_>]) {
         if columns != self.columns {
             self.columns = columns.to_vec();
-            self.layout = Layout::of(columns);
+            self.layout = CallLayout::of(columns);
         }
         let text = |at: Option<usize>| match at.and_then(|at| values.get(at)) {
             Some(ColumnValue::Text(text)) if *text != "N/A" => Some(*text),
@@ -210,8 +209,7 @@ fn gravity(verdict: &str, class: Option<&str>, is_result: bool) -> Gravity {
 mod tests {
     use super::*;
 
-    const COLUMNS: [&str; 7] =
-        ["call", "entry", "verdict", "class", "rel_l2", "target_name", "golden_name"];
+    const COLUMNS: [&str; 7] = ["call", "entry", "verdict", "class", "rel_l2", "target_name", "golden_name"];
 
     fn collected(rows: &[[&str; 7]]) -> Vec<CallRecord> {
         let columns = COLUMNS.map(str::to_owned);
@@ -222,7 +220,8 @@ mod tests {
                 text => text.parse().map_or(ColumnValue::Text(text), ColumnValue::Number),
             };
             // The tests have static texts.
-            let row: Vec<&'static str> = row.iter().map(|text| Box::leak((*text).to_owned().into_boxed_str()) as &str).collect();
+            let row: Vec<&'static str> =
+                row.iter().map(|text| Box::leak((*text).to_owned().into_boxed_str()) as &str).collect();
             let values: Vec<ColumnValue<'_>> = row.iter().map(value).collect();
             collector.push(&columns, &values);
         }
@@ -232,8 +231,24 @@ mod tests {
     #[test]
     fn rows_of_a_call_are_one_call() {
         let calls = collected(&[
-            ["F.a.0.forward", "input.0", "equal", "diverged here", "9", "F.a.0.forward.input.0", "F.b.0.forward.input.0"],
-            ["F.a.0.forward", "output.0", "diverged here", "diverged here", "0.5", "F.a.0.forward.output.0", "F.b.0.forward.output.0"],
+            [
+                "F.a.0.forward",
+                "input.0",
+                "equal",
+                "diverged here",
+                "9",
+                "F.a.0.forward.input.0",
+                "F.b.0.forward.input.0",
+            ],
+            [
+                "F.a.0.forward",
+                "output.0",
+                "diverged here",
+                "diverged here",
+                "0.5",
+                "F.a.0.forward.output.0",
+                "F.b.0.forward.output.0",
+            ],
             ["F.c.0.forward", "output.0", "only in target", "", "", "F.c.0.forward.output.0", ""],
             ["F.c.0.forward", "output.0", "only in golden", "", "", "", "F.c.0.forward.output.0"],
         ]);
@@ -249,7 +264,15 @@ mod tests {
 
     #[test]
     fn what_is_not_finite_is_infinitely_far() {
-        let calls = collected(&[["F.a.0.forward", "output.0", "not finite", "", "NaN", "F.a.0.forward.output.0", "x"]]);
+        let calls = collected(&[[
+            "F.a.0.forward",
+            "output.0",
+            "not finite",
+            "",
+            "NaN",
+            "F.a.0.forward.output.0",
+            "x",
+        ]]);
         assert_eq!(calls[0].error, Some(f64::INFINITY));
     }
 }

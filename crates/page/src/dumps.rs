@@ -37,7 +37,8 @@ impl Dumps {
     /// Opens the dumps that a document names; an error says why they are not there.
     pub(crate) fn of_document(document: &Json) -> Result<Dumps, String> {
         let open = |side: &str| {
-            let path = document[side].as_str().ok_or_else(|| format!("the result does not name its {side}"))?;
+            let path =
+                document[side].as_str().ok_or_else(|| format!("the result does not name its {side}"))?;
             let dump = Dump::open(Path::new(path), &Select::default());
             let dump = dump.map_err(|error| format!("the {side} cannot be read: {error}"))?;
             match document[format!("{side}_data")].as_str().map(PathBuf::from) {

@@ -34,7 +34,8 @@ const SECTIONS: [&str; 5] = ["where", "how_large", "confidence", "rule", "next"]
 
 /// The first screen.
 pub(crate) fn html(manifest: &Json, points: &[ChartPoint]) -> String {
-    let mut html = String::from("<div class=\"ulpscope-first-screen\" style=\"font-family: system-ui, sans-serif\">");
+    let mut html =
+        String::from("<div class=\"ulpscope-first-screen\" style=\"font-family: system-ui, sans-serif\">");
     let headline = &manifest["headline"];
     let answer = headline["answer"].as_str().unwrap_or_default();
     html.push_str("<p style=\"font-size: 1.2em\"><strong>");
@@ -106,7 +107,8 @@ fn chart(points: &[ChartPoint], label: &str, html: &mut String) {
                 HEIGHT - BOTTOM - top,
             );
         }
-        let Some(worst) = group.iter().reduce(|one, other| if other.error > one.error { other } else { one }) else {
+        let Some(worst) = group.iter().reduce(|one, other| if other.error > one.error { other } else { one })
+        else {
             continue;
         };
         if worst.error > 0.0 {
@@ -145,11 +147,15 @@ mod tests {
             "sections": [{ "key": "where", "heading": "Where", "lines": [{ "text": "<b>\u{202e}", "verbatim": false }] }],
             "error_label": "relative error",
         });
-        let point = |at, error| ChartPoint { at, error, expected: Some(1e-7), is_backward: false, is_first: at == 1 };
+        let point =
+            |at, error| ChartPoint { at, error, expected: Some(1e-7), is_backward: false, is_first: at == 1 };
         let html = html(&manifest, &[point(0, 1e-8), point(1, 0.5), point(2, f64::INFINITY)]);
         assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;x&quot;"), "{html}");
         assert!(html.contains("&lt;b&gt;\\u{202e}"), "{html}");
-        assert!(html.contains("first divergence, 0.5") && !html.contains("NaN") && !html.contains("inf"), "{html}");
+        assert!(
+            html.contains("first divergence, 0.5") && !html.contains("NaN") && !html.contains("inf"),
+            "{html}"
+        );
         assert_eq!(html.matches("<circle").count(), 3);
     }
 }

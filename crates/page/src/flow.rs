@@ -101,7 +101,12 @@ impl FlowSide {
             .iter()
             .filter_map(|edge| {
                 let (from, to) = (*backward.get(&edge.to)?, *backward.get(&edge.from)?);
-                (from != to && !fed.contains(&to)).then_some(Edge { from, to, out: edge.into, into: edge.out })
+                (from != to && !fed.contains(&to)).then_some(Edge {
+                    from,
+                    to,
+                    out: edge.into,
+                    into: edge.out,
+                })
             })
             .collect();
         // A gradient leaves a backward call as an output, and enters as an input.

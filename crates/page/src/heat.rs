@@ -122,7 +122,8 @@ mod tests {
         marks.ranks.push(calls);
         let heat = marks.heat(&["x"]);
         assert_eq!(heat["bins"].as_array().map(Vec::len), Some(MAX_BINS));
-        let counted: u64 = heat["bins"].as_array().into_iter().flatten().filter_map(|bin| bin["count"].as_u64()).sum();
+        let counted: u64 =
+            heat["bins"].as_array().into_iter().flatten().filter_map(|bin| bin["count"].as_u64()).sum();
         assert_eq!(counted, 5000);
     }
 }

@@ -60,7 +60,8 @@ impl Parts {
 
     /// Ends adding.
     pub(crate) fn finish(self) -> io::Result<FinishedParts> {
-        let file = self.file.map(|file| file.into_inner().map_err(io::IntoInnerError::into_error)).transpose()?;
+        let file =
+            self.file.map(|file| file.into_inner().map_err(io::IntoInnerError::into_error)).transpose()?;
         Ok(FinishedParts { file: Mutex::new(file), names: self.names, places: self.places })
     }
 }

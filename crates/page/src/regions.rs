@@ -9,7 +9,7 @@ use crate::flow::FlowSide;
 
 /// A part in which the two programs differ. Numbers are calls of the page.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Region {
+pub(crate) struct UnpairedRegion {
     pub(crate) inputs: BTreeSet<u32>,
     pub(crate) outputs: BTreeSet<u32>,
     pub(crate) target: BTreeSet<u32>,
@@ -17,16 +17,16 @@ pub(crate) struct Region {
     pub(crate) text: Option<String>,
 }
 
-impl Region {
+impl UnpairedRegion {
     pub(crate) fn to_json(&self) -> Json {
-        let Region { inputs, outputs, target, golden, text } = self;
+        let UnpairedRegion { inputs, outputs, target, golden, text } = self;
         json!({ "inputs": inputs, "outputs": outputs, "target": target, "golden": golden, "text": text })
     }
 }
 
 /// The regions of a rank: those that the result names, or else unpaired calls next to each other, in order of execution or
 /// along the flow.
-pub(crate) fn regions(calls: &[CallRecord], flow: &[FlowSide], of_rank: &Json) -> Vec<Region> {
+pub(crate) fn regions(calls: &[CallRecord], flow: &[FlowSide], of_rank: &Json) -> Vec<UnpairedRegion> {
     let named = named_regions(calls, of_rank);
     if !named.is_empty() {
         return named;
@@ -42,7 +42,7 @@ pub(crate) fn regions(calls: &[CallRecord], flow: &[FlowSide], of_rank: &Json) -
     for edge in edges().filter(|edge| is_lone(edge.from) && is_lone(edge.to)) {
         groups.join(edge.from, edge.to);
     }
-    let mut found: BTreeMap<u32, Region> = BTreeMap::new();
+    let mut found: BTreeMap<u32, UnpairedRegion> = BTreeMap::new();
     for call in (0..calls.len() as u32).filter(|&call| is_lone(call)) {
         let region = found.entry(groups.first(call)).or_default();
         match calls[call as usize].side() {
@@ -65,7 +65,7 @@ pub(crate) fn regions(calls: &[CallRecord], flow: &[FlowSide], of_rank: &Json) -
 }
 
 /// The regions that the comparison itself found, by names of calls.
-fn named_regions(calls: &[CallRecord], of_rank: &Json) -> Vec<Region> {
+fn named_regions(calls: &[CallRecord], of_rank: &Json) -> Vec<UnpairedRegion> {
     let Some(list) = of_rank["regions"].as_array() else { return Vec::new() };
     let mut by_name: [HashMap<&str, u32>; 2] = Default::default();
     for (number, call) in (0..).zip(calls) {
@@ -80,7 +80,7 @@ fn named_regions(calls: &[CallRecord], of_rank: &Json) -> Vec<Region> {
         let names = names.as_array().into_iter().flatten().filter_map(Json::as_str);
         names.filter_map(|name| by_name[side].get(name).copied()).collect()
     };
-    let region = |region: &Json| Region {
+    let region = |region: &Json| UnpairedRegion {
         inputs: numbers(&region["inputs"], 0),
         outputs: numbers(&region["outputs"], 0),
         target: numbers(&region["target"], 0),

@@ -39,7 +39,9 @@ impl ResultFolder {
         let expected = "the JSON document that ulpscope compare writes";
         let document = bounded_json::read(&bytes, expected).map_err(|error| error.in_file(path))?;
         match document["schema"].as_str() {
-            Some(schema) if schema.starts_with(SCHEMA) => Ok(ResultFolder { path: path.to_owned(), document }),
+            Some(schema) if schema.starts_with(SCHEMA) => {
+                Ok(ResultFolder { path: path.to_owned(), document })
+            }
             found => Err(PageError::Result {
                 path: path.to_owned(),
                 expected: format!(

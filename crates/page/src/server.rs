@@ -101,7 +101,7 @@ impl Server {
 
 /// A request, as far as it matters here.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+struct HttpRequest {
     method: String,
     path: String,
     host: Option<String>,
@@ -109,15 +109,15 @@ struct Request {
 }
 
 /// An answer.
-struct Answer {
+struct HttpAnswer {
     status: &'static str,
     kind: &'static str,
     body: Vec<u8>,
 }
 
-impl Answer {
-    fn refusal(status: &'static str) -> Answer {
-        Answer { status, kind: "text/plain; charset=utf-8", body: format!("{status}\n").into_bytes() }
+impl HttpAnswer {
+    fn refusal(status: &'static str) -> HttpAnswer {
+        HttpAnswer { status, kind: "text/plain; charset=utf-8", body: format!("{status}\n").into_bytes() }
     }
 }
 
@@ -131,7 +131,7 @@ impl Served {
         loop {
             let request = match read_request(&mut reader)? {
                 None => return Ok(()),
-                Some(Err(status)) => return send(stream, &Answer::refusal(status), true),
+                Some(Err(status)) => return send(stream, &HttpAnswer::refusal(status), true),
                 Some(Ok(request)) => request,
             };
             let closes = request.closes || request.method != "GET";
@@ -142,41 +142,59 @@ impl Served {
         }
     }
 
-    fn answer(&self, request: &Request) -> Answer {
+    fn answer(&self, request: &HttpRequest) -> HttpAnswer {
         // Before anything else: other names of this machine, and other methods, learn nothing.
         if !request.host.as_ref().is_some_and(|host| self.hosts.contains(host)) {
-            return Answer::refusal("403 Forbidden");
+            return HttpAnswer::refusal("403 Forbidden");
         }
         if request.method != "GET" {
-            return Answer::refusal("405 Method Not Allowed");
+            return HttpAnswer::refusal("405 Method Not Allowed");
         }
         let path = request.path.strip_prefix('/').and_then(|path| path.split_once('/'));
         let Some((_, rest)) = path.filter(|(token, _)| is_same(token, &self.token)) else {
-            return Answer::refusal("404 Not Found");
+            return HttpAnswer::refusal("404 Not Found");
         };
         if rest.is_empty() {
-            return Answer {
+            return HttpAnswer {
                 status: "200 OK",
                 kind: "text/html; charset=utf-8",
                 body: self.html.clone().into_bytes(),
             };
         }
-        match rest.strip_prefix("parts/").map(|name| self.page.part(name)) {
-            Some(Ok(Some(body))) => Answer { status: "200 OK", kind: "application/octet-stream", body },
-            Some(Err(_)) => Answer::refusal("500 Internal Server Error"),
-            Some(Ok(None)) | None => Answer::refusal("404 Not Found"),
+        let Some(name) = rest.strip_prefix("parts/") else { return HttpAnswer::refusal("404 Not Found") };
+        let kind = "application/octet-stream";
+        match self.page.part(name) {
+            Ok(Some(body)) => HttpAnswer { status: "200 OK", kind, body },
+            // A column without any value. Browsers report 404 as an error.
+            Ok(None) if is_column(name) => HttpAnswer { status: "204 No Content", kind, body: Vec::new() },
+            Ok(None) => HttpAnswer::refusal("404 Not Found"),
+            Err(_) => HttpAnswer::refusal("500 Internal Server Error"),
         }
+    }
+}
+
+/// Whether a name is that of a column, which is left out if all its values are missing.
+fn is_column(name: &str) -> bool {
+    let words: Vec<&str> = name.split('/').collect();
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_word =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    match words.as_slice() {
+        ["rows", rank, column, chunk] => [rank, column, chunk].iter().all(|word| is_number(word)),
+        ["calls", rank, field] => is_number(rank) && is_word(field),
+        _ => false,
     }
 }
 
 /// Whether two tokens are the same, in a time that does not depend on where they differ.
 fn is_same(one: &str, other: &str) -> bool {
-    let differing = one.bytes().zip(other.bytes()).fold(0, |differing, (one, other)| differing | (one ^ other));
+    let differing =
+        one.bytes().zip(other.bytes()).fold(0, |differing, (one, other)| differing | (one ^ other));
     one.len() == other.len() && differing == 0
 }
 
 /// Reads a request. Nothing if the connection ended; the status of the answer if it is none.
-fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Result<Request, &'static str>>> {
+fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Result<HttpRequest, &'static str>>> {
     let mut limited = reader.by_ref().take(MAX_REQUEST);
     let line = |limited: &mut io::Take<_>| -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
@@ -192,10 +210,12 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Result<Request, 
         return Ok(Some(Err("400 Bad Request")));
     };
     let closes = first.ends_with("1.0");
-    let mut request = Request { method: method.to_owned(), path: path.to_owned(), host: None, closes };
+    let mut request = HttpRequest { method: method.to_owned(), path: path.to_owned(), host: None, closes };
     let mut hosts = 0;
     loop {
-        let Some(header) = line(&mut limited)? else { return Ok(Some(Err("431 Request Header Fields Too Large"))) };
+        let Some(header) = line(&mut limited)? else {
+            return Ok(Some(Err("431 Request Header Fields Too Large")));
+        };
         if header.is_empty() {
             break;
         }
@@ -218,12 +238,13 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Result<Request, 
     Ok(Some(Ok(request)))
 }
 
-fn send(mut stream: &TcpStream, answer: &Answer, closes: bool) -> io::Result<()> {
-    let Answer { status, kind, body } = answer;
+fn send(mut stream: &TcpStream, answer: &HttpAnswer, closes: bool) -> io::Result<()> {
+    let HttpAnswer { status, kind, body } = answer;
     let connection = if closes { "close" } else { "keep-alive" };
+    // 204 must not have a length.
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: {connection}\r\n{HEADERS}\r\n",
-        body.len()
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n{length}Connection: {connection}\r\n{HEADERS}\r\n"
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)?;

@@ -42,8 +42,10 @@ impl Trend {
             let at = |step: &u64| points.iter().find(|point| point.step == *step);
             let values: Vec<Option<Json>> =
                 steps.iter().map(|step| at(step).map(|point| number(point.value))).collect();
-            let ranks: Vec<Option<usize>> = steps.iter().map(|step| at(step).map(|point| point.rank)).collect();
-            let calls: Vec<Option<usize>> = steps.iter().map(|step| at(step).map(|point| point.call)).collect();
+            let ranks: Vec<Option<usize>> =
+                steps.iter().map(|step| at(step).map(|point| point.rank)).collect();
+            let calls: Vec<Option<usize>> =
+                steps.iter().map(|step| at(step).map(|point| point.call)).collect();
             json!({ "name": name, "rank": rank, "values": values, "ranks": ranks, "calls": calls })
         });
         (json!({ "steps": steps, "series": series.collect::<Vec<Json>>() }), several.len())

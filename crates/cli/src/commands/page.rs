@@ -24,7 +24,7 @@ pub(crate) const REPORT: &str = "report.html";
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a page shows.
-struct Source {
+struct PageSource {
     path: PathBuf,
     dumps: bool,
     select: Select,
@@ -32,11 +32,11 @@ struct Source {
     json: bool,
 }
 
-impl From<PageArgs> for Source {
-    fn from(args: PageArgs) -> Source {
+impl From<PageArgs> for PageSource {
+    fn from(args: PageArgs) -> PageSource {
         let chosen =
             |numbers: Option<NumberRanges>| numbers.map(|NumberRanges(numbers)| numbers).unwrap_or_default();
-        Source {
+        PageSource {
             path: args.source,
             dumps: !args.no_dumps,
             select: Select { steps: chosen(args.step), ranks: chosen(args.rank) },
@@ -46,7 +46,7 @@ impl From<PageArgs> for Source {
     }
 }
 
-impl Source {
+impl PageSource {
     fn page(&self, on_demand: bool) -> anyhow::Result<Page> {
         let _progress = Progress::of_one("reading");
         if has_result(&self.path) {
@@ -59,18 +59,18 @@ impl Source {
 }
 
 /// The request of `report`.
-pub(crate) struct Report {
-    source: Source,
+pub(crate) struct WritePage {
+    source: PageSource,
     output: PathBuf,
 }
 
-impl From<ReportArgs> for Report {
-    fn from(args: ReportArgs) -> Report {
-        Report { source: args.page.into(), output: args.output }
+impl From<ReportArgs> for WritePage {
+    fn from(args: ReportArgs) -> WritePage {
+        WritePage { source: args.page.into(), output: args.output }
     }
 }
 
-impl Report {
+impl WritePage {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
         let page = self.source.page(false)?;
         let path = if self.output.is_dir() { self.output.join(REPORT) } else { self.output };
@@ -97,18 +97,18 @@ pub(crate) fn write_page(page: &Page, path: &Path) -> Result<(), Error> {
 }
 
 /// The request of `view`.
-pub(crate) struct View {
-    source: Source,
+pub(crate) struct ServePage {
+    source: PageSource,
     port: u16,
 }
 
-impl From<ViewArgs> for View {
-    fn from(args: ViewArgs) -> View {
-        View { source: args.page.into(), port: args.port }
+impl From<ViewArgs> for ServePage {
+    fn from(args: ViewArgs) -> ServePage {
+        ServePage { source: args.page.into(), port: args.port }
     }
 }
 
-impl View {
+impl ServePage {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
         let page = self.source.page(true)?;
         page.notes.iter().for_each(|note| output.complain(&format!("note: {note}")));

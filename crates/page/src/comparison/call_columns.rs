@@ -26,9 +26,8 @@ pub(super) fn write(
     is_promised: bool,
     parts: &mut Parts,
 ) -> io::Result<()> {
-    let mut add = |field: &str, column: &mut ColumnBuilder| {
-        parts.add_column(&format!("calls/{rank}/{field}"), column)
-    };
+    let mut add =
+        |field: &str, column: &mut ColumnBuilder| parts.add_column(&format!("calls/{rank}/{field}"), column);
     let mut texts = |field: &str, of: &dyn Fn(&CallRecord) -> Option<String>| {
         let mut column = ColumnBuilder::default();
         calls.iter().for_each(|call| column.push_text(of(call).as_deref()));

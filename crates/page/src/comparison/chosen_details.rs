@@ -32,13 +32,13 @@ impl Default for DetailBudget {
 
 impl DetailBudget {
     /// The part of the budget for one of so many ranks. The first gets half of it.
-    pub(super) fn share(&self, ranks_left: usize) -> DetailBudget {
+    pub(crate) fn share(&self, ranks_left: usize) -> DetailBudget {
         let parts = ranks_left.clamp(1, 2) as u64;
         DetailBudget { bytes: self.bytes / parts, elements: self.elements / parts }
     }
 
     /// Takes what a rank used; `left` is what it left of its share.
-    pub(super) fn take(&mut self, share: DetailBudget, left: DetailBudget) {
+    pub(crate) fn take(&mut self, share: DetailBudget, left: DetailBudget) {
         self.bytes -= share.bytes - left.bytes;
         self.elements -= share.elements - left.elements;
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
 use ulpscope_compare::own_line;
-use ulpscope_report::escape;
 
 use super::call_columns::DumpColumns;
 use crate::calls::{CallRecord, Gravity};
 use crate::details::{CallPlace, Detail, detail};
 use crate::dumps::NamedRank;
 use crate::flow::FlowSide;
-use crate::regions::{Region, regions};
+use crate::regions::{UnpairedRegion, regions};
+use crate::run::joined_stack;
 
 /// Divergences whose neighbours get details.
 const WITH_NEIGHBOURS: usize = 20;
@@ -23,16 +23,13 @@ pub(crate) struct DumpParts<'a> {
     /// The numbers of each call in the target and in the golden.
     numbers: Vec<[Option<usize>; 2]>,
     flow: [FlowSide; 2],
-    regions: Vec<Region>,
+    regions: Vec<UnpairedRegion>,
 }
 
 /// The numbers of a call in the target and in the golden.
 pub(super) fn numbers(call: &CallRecord, opened: &[NamedRank; 2]) -> [Option<usize>; 2] {
     let golden = call.golden.as_deref().unwrap_or(&call.name);
-    [
-        opened[0].call(&call.name).filter(|_| call.sides[0]),
-        opened[1].call(golden).filter(|_| call.sides[1]),
-    ]
+    [opened[0].call(&call.name).filter(|_| call.sides[0]), opened[1].call(golden).filter(|_| call.sides[1])]
 }
 
 /// A call in the dumps.
@@ -76,7 +73,7 @@ impl<'a> DumpParts<'a> {
     }
 
     pub(crate) fn regions_document(&self) -> Vec<Json> {
-        self.regions.iter().map(Region::to_json).collect()
+        self.regions.iter().map(UnpairedRegion::to_json).collect()
     }
 
     /// The details of a call.
@@ -94,10 +91,10 @@ impl<'a> DumpParts<'a> {
         }
         for (numbers, region) in self.numbers.iter().zip(region_of) {
             let stack = |side: usize| numbers[side].and_then(|call| self.opened[side].rank.stack(call));
-            columns.stack.push_text(stack(0).map(|stack| joined(&stack)).as_deref());
+            columns.stack.push_text(stack(0).map(|stack| joined_stack(&stack)).as_deref());
             let golden = stack(1);
             columns.golden_code.push_text(golden.as_deref().and_then(own_line).as_deref());
-            columns.golden_stack.push_text(golden.map(|stack| joined(&stack)).as_deref());
+            columns.golden_stack.push_text(golden.map(|stack| joined_stack(&stack)).as_deref());
             columns.region.push_number(region);
         }
         columns
@@ -128,10 +125,4 @@ impl<'a> DumpParts<'a> {
         chosen.retain(|&call| !std::mem::replace(&mut known[call], true));
         chosen
     }
-}
-
-/// The frames of a stack, a line each.
-fn joined(stack: &[String]) -> String {
-    let line = |frame: &String| escape::terminal(&frame.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned();
-    stack.iter().map(line).collect::<Vec<String>>().join("\n")
 }

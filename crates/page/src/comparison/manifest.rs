@@ -15,7 +15,17 @@ pub(crate) const SCHEMA: &str = "ulpscope.page/1";
 
 /// Columns of the native style that the table shows at first.
 const SHOWN: [&str; 12] = [
-    "call", "entry", "verdict", "class", "rel_l2", "expected", "max_abs", "max_ulp", "cosine", "target_dtype", "target_shape",
+    "call",
+    "entry",
+    "verdict",
+    "class",
+    "rel_l2",
+    "expected",
+    "max_abs",
+    "max_ulp",
+    "cosine",
+    "target_dtype",
+    "target_shape",
     "why",
 ];
 

@@ -22,8 +22,9 @@ use crate::result::ResultRows;
 use crate::rows::ColumnNames;
 use crate::trends::{Point, Trend};
 
-use chosen_details::DetailBudget;
+pub(crate) use chosen_details::DetailBudget;
 use live::LiveComparison;
+pub(crate) use manifest::SCHEMA;
 use rank_page::RankPage;
 
 /// Classes of calls, gravest first.
@@ -56,7 +57,7 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
         true => Dumps::of_document(document),
         false => Err("the dumps were not read".to_owned()),
     };
-    let mut builder = Builder {
+    let mut builder = ComparisonBuilder {
         parts: Parts::default(),
         columns: ColumnNames::default(),
         marks: Marks::default(),
@@ -86,7 +87,7 @@ fn no_details(why: &str) -> String {
     format!("No stacks, data flow and values of tensors: {why}.")
 }
 
-struct Builder {
+struct ComparisonBuilder {
     parts: Parts,
     columns: ColumnNames,
     marks: Marks,
@@ -95,7 +96,7 @@ struct Builder {
     notes: Vec<String>,
 }
 
-impl Builder {
+impl ComparisonBuilder {
     /// Reads the rows of a pair of ranks.
     fn rank(
         &mut self,
@@ -121,7 +122,12 @@ impl Builder {
     }
 
     /// Adds what the dumps know. Returns why something is missing.
-    fn add_dumps(&mut self, dumps: &Dumps, document: &Json, ranks: &[Json]) -> Result<Option<String>, PageError> {
+    fn add_dumps(
+        &mut self,
+        dumps: &Dumps,
+        document: &Json,
+        ranks: &[Json],
+    ) -> Result<Option<String>, PageError> {
         let first = manifest::rank_of_first(document, ranks);
         let mut order: Vec<usize> = (0..self.pages.len()).collect();
         // The rank to look at first gets the larger part of the budget.
@@ -140,7 +146,8 @@ impl Builder {
             }
         }
         if missing.is_none() && self.pages.iter().any(RankPage::lacks_details) {
-            missing = Some("Values of tensors are stored for the calls most likely to be looked at.".to_owned());
+            missing =
+                Some("Values of tensors are stored for the calls most likely to be looked at.".to_owned());
         }
         Ok(missing)
     }

@@ -3,7 +3,8 @@
 use serde_json::{Value as Json, json};
 use ulpscope_formats::Tensor;
 use ulpscope_kernels::{
-    ElementDiff, ExponentHistogram, Stats, Threads, Tolerance, ValueHistogram, compare, stats, value_histogram, worst,
+    ElementDiff, ExponentHistogram, Stats, Threads, Tolerance, ValueHistogram, compare, stats,
+    value_histogram, worst,
 };
 use ulpscope_report::json::number;
 use ulpscope_tensor::{Scalar, View, coordinates};
@@ -45,7 +46,11 @@ impl Elements<'_> {
     /// The position in the tensor of an element of the view.
     fn index(&self, at: u64) -> Vec<usize> {
         let at = at as usize;
-        let index = if self.view.len() == self.of { at } else { sample_start(at / SAMPLE_BLOCK, self.of) + at % SAMPLE_BLOCK };
+        let index = if self.view.len() == self.of {
+            at
+        } else {
+            sample_start(at / SAMPLE_BLOCK, self.of) + at % SAMPLE_BLOCK
+        };
         coordinates(self.shape, index)
     }
 }
@@ -122,7 +127,8 @@ impl Read {
         let [target, golden] = counted.each_ref().map(|side| side.as_ref().map(|side| &side.bins));
         self.histogram = json!({ "min": bounds[0], "max": bounds[1], "target": target, "golden": golden });
         let exponents = counted.each_ref().map(|side| side.as_ref().map(|side| &side.magnitudes));
-        let rows = || exponents.iter().flatten().flat_map(|side| side.rows.iter().map(|(exponent, _)| *exponent));
+        let rows =
+            || exponents.iter().flatten().flat_map(|side| side.rows.iter().map(|(exponent, _)| *exponent));
         let (Some(first), Some(last)) = (rows().min(), rows().max()) else { return };
         let [target, golden] = exponents.map(|side| side.map(|side| between(side, first, last)));
         self.magnitudes = json!({ "from": first, "target": target, "golden": golden });
@@ -133,8 +139,8 @@ impl Read {
         let Ok(compared) = compare(&target.view, &golden.view, tolerance, Threads::All) else { return };
         let ExponentHistogram { zeros, rows } = &compared.exponents;
         let bounds = rows.first().zip(rows.last()).map(|(first, last)| (first.0, last.0));
-        let (from, counts) =
-            bounds.map_or((0, Vec::new()), |(first, last)| (first, between(&compared.exponents, first, last)));
+        let (from, counts) = bounds
+            .map_or((0, Vec::new()), |(first, last)| (first, between(&compared.exponents, first, last)));
         self.errors = json!({
             "from": from,
             "counts": counts,

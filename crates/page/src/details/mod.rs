@@ -59,7 +59,8 @@ pub(crate) fn detail(place: CallPlace<'_>) -> Detail {
         let tensors = [tensor(0), tensor(1)];
         let read = elements::Read::of(&tensors);
         elements += read.looked_at;
-        let described = [0, 1].map(|at| sides[at].map(|entry| side::document(entry, read.stats[at].as_ref())));
+        let described =
+            [0, 1].map(|at| sides[at].map(|entry| side::document(entry, read.stats[at].as_ref())));
         let [target, golden] = described;
         let row = (!is_one_run || rows > 0).then_some(first + number as u64);
         documents.push(json!({

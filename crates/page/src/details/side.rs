@@ -32,7 +32,8 @@ pub(super) fn document(entry: &Entry, measured: Option<&Stats>) -> Json {
             let summaries = SUMMARY_KEYS.iter().zip(&tensor.stats);
             let summaries = summaries.map(|(key, value)| (key.to_lowercase(), value));
             let further = tensor.further.iter().map(|(statistic, value)| (statistic.name.to_owned(), value));
-            let recorded = summaries.chain(further).filter_map(|(name, value)| Some((name, recorded(value)?)));
+            let recorded =
+                summaries.chain(further).filter_map(|(name, value)| Some((name, recorded(value)?)));
             recorded.collect()
         }
         _ => Map::new(),

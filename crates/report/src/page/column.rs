@@ -12,7 +12,7 @@ const FLOAT32: u8 = 2;
 
 /// A value of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
+pub enum ColumnValue<'a> {
     /// There is none.
     Missing,
     /// Text.
@@ -39,11 +39,11 @@ enum Stored {
 
 impl ColumnBuilder {
     /// Adds a value.
-    pub fn push(&mut self, value: Value<'_>) {
+    pub fn push(&mut self, value: ColumnValue<'_>) {
         let stored = match value {
-            Value::Missing => Stored::Missing,
-            Value::Number(number) => Stored::Number(number),
-            Value::Text(text) => Stored::Text(match self.known.get(text) {
+            ColumnValue::Missing => Stored::Missing,
+            ColumnValue::Number(number) => Stored::Number(number),
+            ColumnValue::Text(text) => Stored::Text(match self.known.get(text) {
                 Some(&code) => code,
                 None => {
                     let code = self.texts.len() as u32;
@@ -58,12 +58,12 @@ impl ColumnBuilder {
 
     /// Adds a text, or nothing.
     pub fn push_text(&mut self, text: Option<&str>) {
-        self.push(text.map_or(Value::Missing, Value::Text));
+        self.push(text.map_or(ColumnValue::Missing, ColumnValue::Text));
     }
 
     /// Adds a number, or nothing.
     pub fn push_number(&mut self, number: Option<f64>) {
-        self.push(number.map_or(Value::Missing, Value::Number));
+        self.push(number.map_or(ColumnValue::Missing, ColumnValue::Number));
     }
 
     /// How many values there are.
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    fn column(values: &[Value<'_>]) -> Vec<u8> {
+    fn column(values: &[ColumnValue<'_>]) -> Vec<u8> {
         let mut builder = ColumnBuilder::default();
         values.iter().for_each(|value| builder.push(*value));
         builder.take_bytes()
@@ -161,7 +161,12 @@ mod tests {
 
     #[test]
     fn texts_are_a_dictionary() {
-        let bytes = column(&[Value::Text("a"), Value::Missing, Value::Text("</script>"), Value::Text("a")]);
+        let bytes = column(&[
+            ColumnValue::Text("a"),
+            ColumnValue::Missing,
+            ColumnValue::Text("</script>"),
+            ColumnValue::Text("a"),
+        ]);
         assert_eq!(bytes[..8], [DICTIONARY, 0, 0, 0, 4, 0, 0, 0]);
         let json: Json = serde_json::from_slice(&bytes[8..]).unwrap();
         assert_eq!(json, json!({ "values": ["a", "</script>", null], "codes": [0, 2, 1, 0] }));
@@ -169,7 +174,8 @@ mod tests {
 
     #[test]
     fn numbers_are_transposed_and_missing_ones_are_marked() {
-        let bytes = column(&[Value::Number(1.5), Value::Missing, Value::Number(f64::INFINITY)]);
+        let bytes =
+            column(&[ColumnValue::Number(1.5), ColumnValue::Missing, ColumnValue::Number(f64::INFINITY)]);
         assert_eq!(bytes[..9], [FLOAT32, 1, 0, 0, 3, 0, 0, 0, 0b101]);
         let numbers = [1.5f32, 0.0, f32::INFINITY].map(f32::to_le_bytes);
         let expected: Vec<u8> = (0..4).flat_map(|at| numbers.map(|number| number[at])).collect();
@@ -178,7 +184,7 @@ mod tests {
 
     #[test]
     fn numbers_keep_every_digit() {
-        let bytes = column(&[Value::Number(0.1), Value::Number(-0.0)]);
+        let bytes = column(&[ColumnValue::Number(0.1), ColumnValue::Number(-0.0)]);
         assert_eq!(bytes[..2], [FLOAT64, 0]);
         let back = |row: usize| f64::from_le_bytes(std::array::from_fn(|at| bytes[8 + 2 * at + row]));
         assert_eq!([back(0).to_bits(), back(1).to_bits()], [0.1f64.to_bits(), (-0.0f64).to_bits()]);
@@ -186,7 +192,12 @@ mod tests {
 
     #[test]
     fn mixed_values_keep_their_kinds() {
-        let bytes = column(&[Value::Number(1.0), Value::Text("N/A"), Value::Number(f64::NAN), Value::Missing]);
+        let bytes = column(&[
+            ColumnValue::Number(1.0),
+            ColumnValue::Text("N/A"),
+            ColumnValue::Number(f64::NAN),
+            ColumnValue::Missing,
+        ]);
         let json: Json = serde_json::from_slice(&bytes[8..]).unwrap();
         assert_eq!(json, json!({ "values": ["N/A", 1.0, "NaN", null], "codes": [1, 0, 2, 3] }));
     }
@@ -194,6 +205,6 @@ mod tests {
     #[test]
     fn an_empty_column_is_a_dictionary() {
         assert_eq!(column(&[])[..8], [DICTIONARY, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(column(&[Value::Missing])[0], DICTIONARY);
+        assert_eq!(column(&[ColumnValue::Missing])[0], DICTIONARY);
     }
 }

@@ -12,7 +12,7 @@ mod part;
 mod template;
 mod writer;
 
-pub use column::{ColumnBuilder, Value as ColumnValue};
+pub use column::{ColumnBuilder, ColumnValue};
 pub use part::{deflate, inflate};
 pub use template::{NoPage, Template};
 pub use writer::PageWriter;

@@ -19,7 +19,9 @@ pub enum NoPage {
     )]
     NotBuilt,
     /// It lacks a place for data, or has several.
-    #[error("the built page must have the comment {0} exactly once; run `make web` in its source, and build it again")]
+    #[error(
+        "the built page must have the comment {0} exactly once; run `make web` in its source, and build it again"
+    )]
     NoPlace(&'static str),
 }
 
