@@ -53,7 +53,7 @@ pub(crate) fn html(manifest: &Json, points: &[ChartPoint]) -> String {
         html.push_str("</strong>");
         for line in section["lines"].as_array().into_iter().flatten() {
             let tag = if line["verbatim"] == true || key == "where" { "code" } else { "span" };
-            let _ = write!(html, "<br><{tag}>");
+            let _ = write!(html, "<br/><{tag}>");
             push(line["text"].as_str().unwrap_or_default(), &mut html);
             let _ = write!(html, "</{tag}>");
         }

@@ -26,7 +26,7 @@ mod run;
 mod server;
 mod trends;
 
-pub use comparison::{PageOptions, page_of_result};
+pub use comparison::{PageOptions, first_screen_of_result, page_of_result};
 pub use error::PageError;
 pub use page::Page;
 pub use result::{MemoryRows, ResultFolder, ResultRows};

@@ -14,7 +14,7 @@ use ulpscope_session::Language;
 
 use crate::dumps::Dumps;
 use crate::error::PageError;
-use crate::first_screen;
+use crate::first_screen::{self, ChartPoint};
 use crate::heat::Marks;
 use crate::page::{LiveParts, Page};
 use crate::parts::Parts;
@@ -81,6 +81,24 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
         }
     }
     builder.finish(document, options, missing, live)
+}
+
+/// The first screen of the page of a result alone, as html that runs no script.
+pub fn first_screen_of_result(result: &dyn ResultRows) -> Result<String, PageError> {
+    let document = result.document();
+    let ranks = document["ranks"].as_array().map_or(&[] as &[Json], Vec::as_slice);
+    let mut pages = Vec::new();
+    for number in 0..ranks.len() {
+        pages.push(RankPage::read_calls(number, result)?);
+    }
+    let about = manifest::manifest(document, &pages, &ColumnNames::default(), None);
+    Ok(first_screen::html(&about, &chart(&about, &pages)))
+}
+
+/// The points of the rank to look at first.
+fn chart(about: &Json, pages: &[RankPage]) -> Vec<ChartPoint> {
+    let rank = about["first"]["rank"].as_u64().unwrap_or(0) as usize;
+    pages.get(rank).map(|page| page.chart(about)).unwrap_or_default()
 }
 
 fn no_details(why: &str) -> String {
@@ -187,9 +205,7 @@ impl ComparisonBuilder {
         if let Some(notes) = about["notes"].as_array_mut() {
             notes.extend(self.notes.iter().map(|note| json!(note)));
         }
-        let points = about["first"]["rank"].as_u64().unwrap_or(0) as usize;
-        let chart = self.pages.get(points).map(|page| page.chart(&about)).unwrap_or_default();
-        let screen = first_screen::html(&about, &chart);
+        let screen = first_screen::html(&about, &chart(&about, &self.pages));
         Page::of(self.parts, &about, screen, live, self.notes)
     }
 }

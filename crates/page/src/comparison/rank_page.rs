@@ -48,15 +48,25 @@ impl RankPage {
             })?;
         }
         let rows = chunks.finish()?;
-        let page = RankPage {
+        Ok((RankPage::of(collector, rows), note))
+    }
+
+    /// Reads the rows for their calls alone.
+    pub(crate) fn read_calls(number: usize, result: &dyn ResultRows) -> Result<RankPage, PageError> {
+        let mut collector = CallCollector::default();
+        result.each_row(number, &mut |headings, values| collector.push(headings, values))?;
+        Ok(RankPage::of(collector, 0))
+    }
+
+    fn of(collector: CallCollector, rows: u64) -> RankPage {
+        RankPage {
             calls: Arc::new(collector.calls),
             rows,
             has_flow: false,
             regions: 0,
             from_dumps: DumpColumns::default(),
             is_promised: false,
-        };
-        Ok((page, note))
+        }
     }
 
     /// What the map of ranks shows of each call.
