@@ -104,7 +104,7 @@ pub(crate) struct CallCollector {
     layout: CallLayout,
     rows: u64,
     /// Entries of the current call: an entry that comes again belongs to a new call of the same name.
-    entries: HashSet<(String, [bool; 2])>,
+    entries: HashSet<String>,
     /// How telling the error of the current call is.
     rating: (u8, f64),
     pub(crate) calls: Vec<CallRecord>,
@@ -131,7 +131,7 @@ impl CallCollector {
         let entry = text(layout.entry).or(target).or(golden).unwrap_or_default();
         let has = [target.is_some(), golden.is_some()];
         let is_new = match self.calls.last() {
-            Some(last) => last.name != name || self.entries.contains(&(entry.to_owned(), has)),
+            Some(last) => last.name != name || self.entries.contains(entry),
             None => true,
         };
         if is_new {
@@ -151,7 +151,7 @@ impl CallCollector {
                 code: text(layout.code).map(str::to_owned),
             });
         }
-        self.entries.insert((entry.to_owned(), has));
+        self.entries.insert(entry.to_owned());
         self.rows += 1;
         let Some(call) = self.calls.last_mut() else { return };
         call.rows += 1;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde_json::Value as Json;
-use ulpscope_report::page::{PageWriter, Template, deflate};
+use ulpscope_report::page::{Effort, PageWriter, Template, deflate};
 
 use crate::error::PageError;
 use crate::parts::{FinishedParts, Parts};
@@ -59,6 +59,10 @@ impl Page {
         if let Some(part) = self.parts.get(name)? {
             return Ok(Some(part));
         }
-        self.live.as_ref().and_then(|live| live.part(name)).map(|bytes| deflate(&bytes)).transpose()
+        self.live
+            .as_ref()
+            .and_then(|live| live.part(name))
+            .map(|bytes| deflate(&bytes, Effort::Quick))
+            .transpose()
     }
 }

@@ -6,11 +6,12 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
-use ulpscope_report::page::{ColumnBuilder, PageWriter, deflate};
+use ulpscope_report::page::{ColumnBuilder, Effort, PageWriter, deflate};
 
 /// Parts by name, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
+    effort: Effort,
     file: Option<BufWriter<File>>,
     end: u64,
     names: Vec<String>,
@@ -24,9 +25,14 @@ struct Place {
 }
 
 impl Parts {
+    /// Parts that are compressed with this effort.
+    pub(crate) fn with(effort: Effort) -> Parts {
+        Parts { effort, ..Parts::default() }
+    }
+
     /// Adds a part, and returns how many bytes it takes.
     pub(crate) fn add(&mut self, name: String, bytes: &[u8]) -> io::Result<usize> {
-        self.add_compressed(name, &deflate(bytes)?)
+        self.add_compressed(name, &deflate(bytes, self.effort)?)
     }
 
     /// Adds a part that is compressed already.
@@ -45,6 +51,36 @@ impl Parts {
     /// Adds a JSON document.
     pub(crate) fn add_json(&mut self, name: &str, document: &Value) -> io::Result<()> {
         self.add(name.to_owned(), document.to_string().as_bytes())?;
+        Ok(())
+    }
+
+    /// Adds many columns, compressed on all cores. Those without any value are left out.
+    pub(crate) fn add_columns(
+        &mut self,
+        columns: &mut [ColumnBuilder],
+        name: impl Fn(usize) -> String,
+    ) -> io::Result<()> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let effort = self.effort;
+        let compress = |column: &mut ColumnBuilder| {
+            let is_blank = column.is_blank();
+            let bytes = column.take_bytes();
+            if is_blank { Ok(None) } else { deflate(&bytes, effort).map(Some) }
+        };
+        let share = columns.len().div_ceil(threads).max(1);
+        let compressed: Vec<io::Result<Option<Vec<u8>>>> = std::thread::scope(|scope| {
+            let shares = columns.chunks_mut(share);
+            let workers: Vec<_> = shares
+                .map(|columns| scope.spawn(|| columns.iter_mut().map(compress).collect::<Vec<_>>()))
+                .collect();
+            let died = || vec![Err(io::Error::other("a thread that compresses columns died"))];
+            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|_| died())).collect()
+        });
+        for (number, part) in compressed.into_iter().enumerate() {
+            if let Some(part) = part? {
+                self.add_compressed(name(number), &part)?;
+            }
+        }
         Ok(())
     }
 

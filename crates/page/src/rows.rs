@@ -80,9 +80,8 @@ impl<'a> RowChunks<'a> {
 
     fn write_chunk(&mut self) -> io::Result<()> {
         let chunk = (self.rows - 1) as usize / CHUNK_ROWS;
-        for (column, builder) in self.builders.iter_mut().enumerate() {
-            self.parts.add_column(&format!("rows/{}/{column}/{chunk}", self.rank), builder)?;
-        }
+        let rank = self.rank;
+        self.parts.add_columns(&mut self.builders, |column| format!("rows/{rank}/{column}/{chunk}"))?;
         self.filled = 0;
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! that it lets resolve to this machine is a wrong `Host`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,6 +26,10 @@ const MAX_CONNECTIONS: usize = 64;
 
 /// A connection without requests is closed.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// What is read of a request that is refused, at most.
+const MAX_DRAINED: u64 = 1 << 20;
+const DRAINING: Duration = Duration::from_secs(1);
 
 /// Headers of every answer. Nothing is loaded from elsewhere, framed, cached or told to others.
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
@@ -131,13 +135,16 @@ impl Served {
         loop {
             let request = match read_request(&mut reader)? {
                 None => return Ok(()),
-                Some(Err(status)) => return send(stream, &HttpAnswer::refusal(status), true),
+                Some(Err(status)) => {
+                    send(stream, &HttpAnswer::refusal(status), true)?;
+                    return drain(stream);
+                }
                 Some(Ok(request)) => request,
             };
             let closes = request.closes || request.method != "GET";
             send(stream, &self.answer(&request), closes)?;
             if closes {
-                return Ok(());
+                return drain(stream);
             }
         }
     }
@@ -236,6 +243,14 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Result<HttpReque
         return Ok(Some(Err("400 Bad Request")));
     }
     Ok(Some(Ok(request)))
+}
+
+/// Reads what is left of a request: a connection that is closed before is reset, and its answer may be lost.
+fn drain(stream: &TcpStream) -> io::Result<()> {
+    stream.shutdown(Shutdown::Write)?;
+    stream.set_read_timeout(Some(DRAINING))?;
+    io::copy(&mut stream.take(MAX_DRAINED), &mut io::sink())?;
+    Ok(())
 }
 
 fn send(mut stream: &TcpStream, answer: &HttpAnswer, closes: bool) -> io::Result<()> {

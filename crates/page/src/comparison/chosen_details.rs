@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ulpscope_report::page::deflate;
+use ulpscope_report::page::{Effort, deflate};
 
 use super::dump_parts::DumpParts;
 use crate::details::Detail;
@@ -65,7 +65,7 @@ impl DetailBudget {
         let mut has = vec![false; chosen.iter().max().map_or(0, |last| last + 1)];
         for &call in chosen.iter().take(MAX_DETAILS) {
             let Detail { document, elements } = detail(call);
-            let part = deflate(document.to_string().as_bytes())?;
+            let part = deflate(document.to_string().as_bytes(), Effort::Small)?;
             let size = part.len() as u64;
             if size > self.bytes {
                 break;

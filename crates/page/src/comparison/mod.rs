@@ -10,6 +10,7 @@ mod rank_page;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
+use ulpscope_report::page::Effort;
 use ulpscope_session::Language;
 
 use crate::dumps::Dumps;
@@ -58,7 +59,7 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
         false => Err("the dumps were not read".to_owned()),
     };
     let mut builder = ComparisonBuilder {
-        parts: Parts::default(),
+        parts: Parts::with(if options.on_demand { Effort::Quick } else { Effort::Small }),
         columns: ColumnNames::default(),
         marks: Marks::default(),
         trend: Trend::default(),
@@ -70,6 +71,7 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
         builder.rank(number, of_rank, result, ranks.len() > 1)?;
     }
     let mut missing = dumps.as_ref().err().map(|why| no_details(why));
+    builder.notes.extend(missing.clone().filter(|_| options.dumps));
     let mut live: Option<Box<dyn LiveParts>> = None;
     if let Ok(dumps) = dumps {
         if options.on_demand {
@@ -203,7 +205,8 @@ impl ComparisonBuilder {
         about["details_on_demand"] = json!(live.is_some());
         about["missing_details"] = json!(missing);
         if let Some(notes) = about["notes"].as_array_mut() {
-            notes.extend(self.notes.iter().map(|note| json!(note)));
+            let more = self.notes.iter().filter(|note| Some(*note) != missing.as_ref());
+            notes.extend(more.map(|note| json!(note)));
         }
         let screen = first_screen::html(&about, &chart(&about, &self.pages));
         Page::of(self.parts, &about, screen, live, self.notes)

@@ -105,6 +105,7 @@ pub(super) fn manifest(
     ranks: Vec<Json>,
     columns: &ColumnNames,
     findings: &[RunFinding],
+    is_saved: bool,
 ) -> Json {
     let calls: u64 = ranks.iter().filter_map(|rank| rank["calls"].as_u64()).sum();
     let shown = findings.iter().take(SAID).map(|finding| {
@@ -137,7 +138,7 @@ pub(super) fn manifest(
         "golden": null,
         "noise": null,
         "style": "native",
-        "headline": { "answer": "run", "sentence": sentence(calls, ranks.len(), findings) },
+        "headline": { "answer": "run", "sentence": sentence(calls, ranks.len(), findings, is_saved) },
         "sections": [{ "key": "findings", "heading": "Findings", "lines": lines }],
         "first": null,
         "divergences": 0,
@@ -154,16 +155,18 @@ pub(super) fn manifest(
 }
 
 /// What was recorded, and how much of it is conspicuous.
-fn sentence(calls: u64, ranks: usize, findings: &[RunFinding]) -> String {
+fn sentence(calls: u64, ranks: usize, findings: &[RunFinding], is_saved: bool) -> String {
+    let what = if is_saved { "tensors" } else { "calls" };
+    let calls = grouped(calls);
     let recorded = match ranks {
-        1 => format!("{calls} calls"),
-        _ => format!("{calls} calls in {ranks} steps and ranks"),
+        1 => format!("{calls} {what}"),
+        _ => format!("{calls} {what} in {ranks} steps and ranks"),
     };
     let counted: Vec<String> = FINDINGS
         .into_iter()
         .filter_map(|kind| {
             let count = findings.iter().filter(|finding| finding.kind == kind).count();
-            (count > 0).then(|| format!("{count} × {}", kind.word()))
+            (count > 0).then(|| format!("{} × {}", grouped(count as u64), kind.word()))
         })
         .collect();
     if counted.is_empty() {
@@ -171,4 +174,17 @@ fn sentence(calls: u64, ranks: usize, findings: &[RunFinding]) -> String {
     } else {
         format!("{recorded}; found: {}.", counted.join(", "))
     }
+}
+
+/// A count with its thousands grouped.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }

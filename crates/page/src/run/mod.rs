@@ -12,7 +12,8 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 use ulpscope_compare::overflow::non_finite_origins;
-use ulpscope_dump::{Dump, Problems, RankPlace, Select, Step};
+use ulpscope_dump::{CallKind, Dump, Problems, RankPlace, Select, Step};
+use ulpscope_report::page::Effort;
 
 use crate::comparison::DetailBudget;
 use crate::details::{CallPlace, detail};
@@ -38,7 +39,8 @@ pub fn page_of_dump(path: &Path, select: &Select, on_demand: bool) -> Result<Pag
     let dump = Dump::open(path, select)?;
     let mut problems = dump.problems.clone();
     let mut notes = dump.notes.clone();
-    let mut builder = RunBuilder::default();
+    let effort = if on_demand { Effort::Quick } else { Effort::Small };
+    let mut builder = RunBuilder { parts: Parts::with(effort), is_saved: true, ..RunBuilder::default() };
     builder.add_origins(&dump, &mut notes, &mut problems);
     let places: Vec<(&Step, &RankPlace)> =
         dump.steps.iter().flat_map(|step| step.ranks.iter().map(move |rank| (step, rank))).collect();
@@ -74,6 +76,8 @@ struct RunBuilder {
     /// Calls of the first rank, for the first screen.
     chart: Vec<first_screen::ChartPoint>,
     rows_in_all: u64,
+    /// Whether there are tensors without calls alone, as in a checkpoint.
+    is_saved: bool,
     lacks_details: bool,
     notes: Vec<String>,
 }
@@ -133,6 +137,7 @@ impl RunBuilder {
         self.mark(number, step, place, &reading.calls);
         self.rows.push(reading.calls.iter().map(|call| (call.row, call.rows)).collect());
         self.rows_in_all += reading.rows;
+        self.is_saved &= reading.calls.iter().all(|call| call.kind == CallKind::Saved);
         self.ranks.push(manifest::rank(step, place, several, &opened.rank, &reading, has_flow));
         for problem in opened.rank.problems().listed() {
             self.notes.push(problem.clone());
@@ -212,14 +217,15 @@ impl RunBuilder {
                 trends.push(json!({ "key": key, "title": title, "log": log, "series": series }));
             }
         }
-        let has_heat = self.ranks.len() > 1;
+        // Without findings, all ranks look the same.
+        let has_heat = self.ranks.len() > 1 && !self.findings.is_empty();
         if has_heat {
             self.parts.add_json("heat", &self.marks.heat(&FINDINGS.map(RunFindingKind::word)))?;
         }
         self.findings.sort_by_key(|finding| (finding.kind, finding.rank, finding.call));
         let missing = (live.is_none() && self.lacks_details)
             .then_some("Values of tensors are stored for the calls most likely to be looked at.");
-        let mut about = manifest::manifest(path, self.ranks, &self.columns, &self.findings);
+        let mut about = manifest::manifest(path, self.ranks, &self.columns, &self.findings, self.is_saved);
         about["counts"] = json!({ "rows": self.rows_in_all });
         about["heat"] = json!(has_heat);
         about["trends"] = Json::Array(trends);

@@ -13,6 +13,6 @@ mod template;
 mod writer;
 
 pub use column::{ColumnBuilder, ColumnValue};
-pub use part::{deflate, inflate};
+pub use part::{Effort, deflate, inflate};
 pub use template::{NoPage, Template};
 pub use writer::PageWriter;

@@ -6,9 +6,23 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
+/// How hard to compress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// For a file that is sent to others.
+    #[default]
+    Small,
+    /// For a server on the same machine.
+    Quick,
+}
+
 /// Compresses a part.
-pub fn deflate(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = DeflateEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::new(6));
+pub fn deflate(bytes: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
+    let level = match effort {
+        Effort::Small => 6,
+        Effort::Quick => 1,
+    };
+    let mut encoder = DeflateEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::new(level));
     encoder.write_all(bytes)?;
     encoder.finish()
 }
