@@ -1,0 +1,14 @@
+import { svelte } from '@sveltejs/vite-plugin-svelte';
+import { defineConfig } from 'vite';
+import { singleFile } from './single-file.ts';
+
+export default defineConfig({
+  plugins: [svelte(), singleFile()],
+  build: {
+    target: 'es2022',
+    cssCodeSplit: false,
+    modulePreload: false,
+    assetsInlineLimit: Number.MAX_SAFE_INTEGER,
+    reportCompressedSize: false,
+  },
+});
