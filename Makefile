@@ -36,6 +36,11 @@ UV := $(or $(shell command -v uv),.tools/bin/uv)
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates python -type f \
 	\( -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py' -o -name '*.pyi' \) -not -path '*/tests/*')
 
+# The page of reports. crates/report embeds it if it is there.
+PAGE := crates/report/page/index.html
+PAGE_READY := web/node_modules/.ready
+PAGE_SOURCES := $(wildcard web/*.ts web/*.js web/*.html) $(shell find web/src -type f)
+
 FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 
 # Every core, but no more memory than a laptop has: each process imports torch. The tests of a file share dumps, so one
@@ -51,7 +56,7 @@ WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(absp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove ports
+.PHONY: help setup demo web test test-fast test-rust test-python test-web test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove ports
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +65,8 @@ setup: $(FOR_USE_READY) ## Create .venv with the development tools and the built
 
 demo: setup ## Train a small model twice, once with a fault in one layer, and find it
 	$(BIN)/python examples/demo.py
+
+web: $(PAGE) ## Build the page of reports into one html file, which the package then contains (needs Node.js)
 
 test: test-rust test-python ## Run every test (20 minutes on 2 cores, with what it builds and installs)
 
@@ -73,6 +80,9 @@ test-rust: $(TOOLS_READY) ## Run the Rust tests (with cargo nextest where it is 
 
 test-python: $(FOR_TESTS_READY) ## Run the Python tests
 	$(PYTEST)
+
+test-web: $(PAGE) ## Test the page of reports in Chromium, and make the picture of the README (2 minutes; needs Node.js and Chromium)
+	cd web && npm run check && npm test
 
 test-torch-versions: $(FOR_TESTS_READY) .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
 	for release in oldest newest; do \
@@ -188,7 +198,17 @@ check-packages: ## Install each package of dist/ that runs here into an empty en
 
 clean: ## Remove everything that was built
 	cargo clean
-	rm -rf $(VENV) .venv-torch-* .venv-ports-* .venv-wheels .tools dist fuzz/target python/ulpscope/_core*.so
+	rm -rf $(VENV) .venv-torch-* .venv-ports-* .venv-wheels .tools dist fuzz/target python/ulpscope/_core*.so web/node_modules crates/report/page
+
+$(PAGE_READY): web/package.json web/package-lock.json
+	@node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major > 20 || (major == 20 && minor >= 19) ? 0 : 1)' 2>/dev/null \
+	  && command -v npm >/dev/null \
+	  || { echo "the page of reports is built with Node.js 20.19 or newer and npm: install both, then run make web again" >&2; exit 1; }
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
+
+$(PAGE): $(PAGE_READY) $(PAGE_SOURCES)
+	cd web && npm run build
 
 .tools/bin/uv:
 	$(PYTHON) -m venv .tools

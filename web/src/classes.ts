@@ -62,14 +62,44 @@ export const CLASSES: readonly CallClass[] = [
 /** Findings of a single run, and verdicts by the rule of an older tool: words in the place of a class. */
 const OTHER_MARKS: readonly CallClass[] = [
   { name: 'not finite', shape: 'cross', colour: '--non-finite', weight: 8, meaning: 'NaN or infinite values.' },
-  { name: 'overflow near', shape: 'diamond', colour: '--diverged', weight: 7, meaning: 'Values near the largest of their dtype.' },
-  { name: 'large values', shape: 'triangle', colour: '--inherited', weight: 6, meaning: 'Values far larger than elsewhere.' },
-  { name: 'saturated', shape: 'square', colour: '--origin', weight: 5, meaning: 'Most values are at the limit of their function.' },
+  {
+    name: 'overflow near',
+    shape: 'diamond',
+    colour: '--diverged',
+    weight: 7,
+    meaning: 'Values near the largest of their dtype.',
+  },
+  {
+    name: 'large values',
+    shape: 'triangle',
+    colour: '--inherited',
+    weight: 6,
+    meaning: 'Values far larger than elsewhere.',
+  },
+  {
+    name: 'saturated',
+    shape: 'square',
+    colour: '--origin',
+    weight: 5,
+    meaning: 'Most values are at the limit of their function.',
+  },
   { name: 'dead', shape: 'half', colour: '--program', weight: 4, meaning: 'All or nearly all values are zero.' },
-  { name: 'no gradient', shape: 'half', colour: '--program', weight: 4, meaning: 'No gradient, or one of zeros, arrives.' },
+  {
+    name: 'no gradient',
+    shape: 'half',
+    colour: '--program',
+    weight: 4,
+    meaning: 'No gradient, or one of zeros, arrives.',
+  },
   { name: 'fail', shape: 'diamond', colour: '--diverged', weight: 8, meaning: 'A row fails by the rule.' },
   { name: 'warn', shape: 'triangle', colour: '--inherited', weight: 4, meaning: 'A row is to be looked at.' },
-  { name: 'not compared', shape: 'dash', colour: '--unknown', weight: 3, meaning: 'The two sides have nothing in common to compare.' },
+  {
+    name: 'not compared',
+    shape: 'dash',
+    colour: '--unknown',
+    weight: 3,
+    meaning: 'The two sides have nothing in common to compare.',
+  },
   { name: 'pass', shape: 'ring', colour: '--equal', weight: 1, meaning: 'Nothing was found.' },
 ];
 

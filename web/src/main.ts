@@ -12,7 +12,8 @@ import { Page } from './state/page.svelte.ts';
 async function start(): Promise<void> {
   const parts = partsOf(document);
   const manifest = await json<Manifest>(parts, partName.manifest);
-  if (manifest.schema !== 'ulpscope.page/1') throw new Error(`this page cannot show data of the kind "${String(manifest.schema)}"`);
+  if (manifest.schema !== 'ulpscope.page/1')
+    throw new Error(`this page cannot show data of the kind "${String(manifest.schema)}"`);
   document.documentElement.lang = manifest.language;
   document.title = `Ulpscope: ${manifest.golden === null ? manifest.target : `${manifest.target} against ${manifest.golden}`}`;
   const page = new Page(parts, manifest);

@@ -14,9 +14,9 @@ export const partName = {
   divergences: "divergences",
   /** JSON: `Heat`; only if `manifest.heat`. */
   heat: "heat",
-  /** Column: one chunk of a column of rows, `manifest.chunk_rows` rows each. */
+  /** Column: one chunk of a column of rows, `manifest.chunk_rows` rows each. If it is not there, all its values are missing. */
   rows: (rank: number, column: number, chunk: number) => `rows/${rank}/${column}/${chunk}`,
-  /** Column: all calls of a rank. */
+  /** Column: all calls of a rank. If it is not there, all its values are missing. */
   calls: (rank: number, field: CallField) => `calls/${rank}/${field}`,
   /** JSON: `Flow`; only if `rank.has_flow`. */
   flow: (rank: number) => `flow/${rank}`,
@@ -87,6 +87,8 @@ export interface Manifest {
   /** Steps and ranks, in order. */
   ranks: Rank[];
   columns: Column[];
+  /** What the column `error` of calls holds: "relative error", or "1 - cosine" in an older tool's style; "norm" of a run. */
+  error_label: string;
   /** Rows in a chunk of a column; the last one may be shorter. */
   chunk_rows: number;
   /** Whether the part `heat` is there: several ranks or several steps. */
@@ -231,7 +233,8 @@ export interface Column {
  * golden    text    its name in the golden, or null
  * side      text    "both", "target", "golden"
  * class     text    one of the classes, or null
- * error     number  relative error of the row that shows most (rel_l2); Infinity where one side is not finite
+ * error     number  error of the row that shows most (rel_l2; where only statistics were recorded, the difference of the norms
+ *                   over the golden's, which is a lower bound); Infinity where one side is not finite
  * expected  number  what rounding and the inputs allow there (the noise floor); missing where it was not judged
  * golden_code, golden_stack
  * region    number  the region it belongs to; missing for most

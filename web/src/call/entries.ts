@@ -51,7 +51,14 @@ export async function readCall(page: Page, rank: number, call: number): Promise<
     entries.push({ key: `row${row}`, entry, group: groupOf(entry), row, values, detail: own });
   }
   for (const one of details.values()) {
-    entries.push({ key: `entry ${one.entry}`, entry: one.entry, group: groupOf(one.entry), row: one.row, values: [], detail: one });
+    entries.push({
+      key: `entry ${one.entry}`,
+      entry: one.entry,
+      group: groupOf(one.entry),
+      row: one.row,
+      values: [],
+      detail: one,
+    });
   }
   const problems = [...(detail?.problems ?? [])];
   if (end > to) problems.push(`${end - to} more rows of this call are in the table.`);
@@ -67,14 +74,19 @@ async function readDetail(page: Page, rank: number, call: number): Promise<CallD
 
 /** The column that names the entry: "entry", or the first one where an older tool's sheet has no such column. */
 export function entryColumnOf(page: Page): number {
-  return Math.max(0, page.manifest.columns.findIndex((column) => column.name === 'entry'));
+  return Math.max(
+    0,
+    page.manifest.columns.findIndex((column) => column.name === 'entry'),
+  );
 }
 
 /** The entry that says most: the one with the largest error among the outputs, else the first. */
 export function mostTelling(page: Page, entries: readonly EntryView[]): EntryView | null {
   const verdict = page.manifest.columns.findIndex((column) => column.name === 'verdict');
   const error = page.manifest.columns.findIndex((column) => column.name === 'rel_l2');
-  const introduced = entries.find((one) => / here$|^origin differs$|^different program$/.test(textOf(one.values[verdict] ?? null)));
+  const introduced = entries.find((one) =>
+    / here$|^origin differs$|^different program$/.test(textOf(one.values[verdict] ?? null)),
+  );
   if (introduced) return introduced;
   const outputs = entries.filter((one) => one.group === 'Outputs');
   const sorted = outputs.toSorted((a, b) => (numeric(b.values[error]) || 0) - (numeric(a.values[error]) || 0));
@@ -82,7 +94,9 @@ export function mostTelling(page: Page, entries: readonly EntryView[]): EntryVie
 }
 
 function groupOf(entry: string): Group {
-  const role = (entry.split('.').find((part) => /^(input|output|param|grad|kwargs|args)/.test(part)) ?? '').toLowerCase();
+  const role = (
+    entry.split('.').find((part) => /^(input|output|param|grad|kwargs|args)/.test(part)) ?? ''
+  ).toLowerCase();
   if (/grad/.test(role)) return 'Gradients';
   if (role.startsWith('param')) return 'Parameters';
   if (role.startsWith('output')) return 'Outputs';

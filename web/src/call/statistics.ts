@@ -9,7 +9,19 @@ export interface Statistic {
   readonly golden: number | null;
 }
 
-const ORDER = ['max', 'min', 'mean', 'norm', 'nan', 'pos_inf', 'neg_inf', 'zeros', 'subnormals', 'finite_max', 'finite_min'];
+const ORDER = [
+  'max',
+  'min',
+  'mean',
+  'norm',
+  'nan',
+  'pos_inf',
+  'neg_inf',
+  'zeros',
+  'subnormals',
+  'finite_max',
+  'finite_min',
+];
 
 export function statisticsOf(manifest: Manifest, entry: EntryView): Statistic[] {
   const target: Record<string, NumberOrText | null> = { ...entry.detail?.target?.stats };

@@ -86,7 +86,10 @@ export function paintMarks(plot: uPlot, painting: Painting): void {
     }
   }
 
-  for (const [call, property, size] of [[hovered, '--ink', 7], [selected, '--accent', 8]] as const) {
+  for (const [call, property, size] of [
+    [hovered, '--ink', 7],
+    [selected, '--accent', 8],
+  ] as const) {
     const y = call === null ? null : series.y[call];
     if (call === null || y === null || y === undefined) continue;
     canvas.beginPath();
@@ -127,7 +130,12 @@ function visibleRange(plot: uPlot, count: number): [number, number] {
   return [Math.max(0, Math.floor(min ?? 0)), Math.min(count, Math.ceil(max ?? 0) + 1)];
 }
 
-function eachPass(series: Series, from: number, to: number, visit: (start: number, end: number, isBackward: boolean) => void): void {
+function eachPass(
+  series: Series,
+  from: number,
+  to: number,
+  visit: (start: number, end: number, isBackward: boolean) => void,
+): void {
   let start = from;
   for (let call = from; call <= to; call += 1) {
     if (call < to && series.backward[call] === series.backward[start]) continue;

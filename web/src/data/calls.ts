@@ -27,7 +27,7 @@ export class Calls {
     const known = this.#columns.get(field);
     if (known) return known;
     const name = partName.calls(this.rank, field);
-    const column = decodeColumn(name, await this.parts.bytes(name));
+    const column = decodeColumn(name, await this.parts.bytes(name), this.length);
     this.#columns.set(field, column);
     return column;
   }

@@ -11,7 +11,9 @@ export interface ColumnData {
   at(index: number): Value;
 }
 
-export function decodeColumn(name: string, bytes: Uint8Array): ColumnData {
+/** Without bytes, all `length` values are missing. */
+export function decodeColumn(name: string, bytes: Uint8Array | null, missingLength: number): ColumnData {
+  if (!bytes) return { length: missingLength, at: () => null };
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (bytes.length < 8) throw new PartError(`the column "${name}" is too short: write the page again`);
   const kind = bytes[0] as ColumnKind;

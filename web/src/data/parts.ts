@@ -6,13 +6,15 @@ export class PartError extends Error {
 }
 
 export interface Parts {
-  bytes(name: string): Promise<Uint8Array>;
-  /** Whether parts are in the page. From a server only a request can say. */
-  has(name: string): boolean;
+  /** The bytes of a part; null if there is no such part. */
+  bytes(name: string): Promise<Uint8Array | null>;
 }
 
+/** A part that must be there. */
 export async function json<T>(parts: Parts, name: string): Promise<T> {
-  return JSON.parse(new TextDecoder().decode(await parts.bytes(name))) as T;
+  const bytes = await parts.bytes(name);
+  if (!bytes) throw new PartError(`the part "${name}" is missing: write the page again`);
+  return JSON.parse(new TextDecoder().decode(bytes)) as T;
 }
 
 /** Where this document says its parts are. */
@@ -30,13 +32,9 @@ class EmbeddedParts implements Parts {
     }
   }
 
-  has(name: string): boolean {
-    return this.#elements.has(name);
-  }
-
-  async bytes(name: string): Promise<Uint8Array> {
+  async bytes(name: string): Promise<Uint8Array | null> {
     const text = this.#elements.get(name)?.textContent;
-    if (text === undefined || text === null) throw new PartError(`this file has no part "${name}": write the page again`);
+    if (text === undefined || text === null) return null;
     return inflate(name, decodeBase64(text));
   }
 }
@@ -44,14 +42,11 @@ class EmbeddedParts implements Parts {
 class ServedParts implements Parts {
   constructor(readonly folder: URL) {}
 
-  has(): boolean {
-    return true;
-  }
-
-  async bytes(name: string): Promise<Uint8Array> {
+  async bytes(name: string): Promise<Uint8Array | null> {
     const answer = await fetch(new URL(name, this.folder)).catch(() => null);
     if (!answer) throw new PartError('the server does not answer: is `ulpscope view` still running?');
-    if (!answer.ok) throw new PartError(`the server has no part "${name}" (${answer.status})`);
+    if (answer.status === 204 || answer.status === 404) return null;
+    if (!answer.ok) throw new PartError(`the server cannot send the part "${name}" (${answer.status})`);
     return inflate(name, new Uint8Array(await answer.arrayBuffer()));
   }
 }

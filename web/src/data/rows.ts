@@ -59,7 +59,7 @@ export class Rows {
     let request = this.#requests.get(name);
     if (!request) {
       request = this.parts.bytes(name).then((bytes) => {
-        const column = decodeColumn(name, bytes);
+        const column = decodeColumn(name, bytes, this.#chunkRows);
         this.#chunks.set(name, column);
         return column;
       });

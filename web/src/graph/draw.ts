@@ -26,7 +26,7 @@ export interface Drawing {
   readonly colour: (property: string) => string;
 }
 
-export const NODE = { width: 168, height: 38, gapX: 62, gapY: 16 } as const;
+export const NODE = { width: 150, height: 38, gapX: 46, gapY: 14 } as const;
 
 /** The middle of a node in the units of the drawing. */
 export function middleOf(graph: Neighbourhood, node: number): [number, number] {

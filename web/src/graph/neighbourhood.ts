@@ -65,7 +65,10 @@ function around(flow: FlowIndex, centre: number, distance: number): Set<number> 
   for (let step = 0; step < distance && border.length > 0; step += 1) {
     const next: number[] = [];
     for (const call of border) {
-      const neighbours = [...flow.producers(call).map((edge) => edge.from), ...flow.consumers(call).map((edge) => edge.to)];
+      const neighbours = [
+        ...flow.producers(call).map((edge) => edge.from),
+        ...flow.consumers(call).map((edge) => edge.to),
+      ];
       for (const one of neighbours) {
         if (found.size >= MAX_NODES) return found;
         if (found.has(one)) continue;

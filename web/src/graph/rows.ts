@@ -15,7 +15,11 @@ export function assignRows(graph: LayeredGraph, order: readonly (readonly number
     const neighbours = isForward ? producers : consumers;
     for (let step = 0; step < order.length; step += 1) {
       const list = order[isForward ? step : order.length - 1 - step] ?? [];
-      place(list, list.map((node) => neighbours.middle(node, y)), y);
+      place(
+        list,
+        list.map((node) => neighbours.middle(node, y)),
+        y,
+      );
     }
   }
   return y;

@@ -5,7 +5,12 @@ import { type Cell, csvLine } from '../text/csv.ts';
 
 const LINES_AT_ONCE = 5000;
 
-export async function csvOf(rows: Rows, columns: readonly Column[], chosen: readonly number[], found: Uint32Array | null): Promise<Blob> {
+export async function csvOf(
+  rows: Rows,
+  columns: readonly Column[],
+  chosen: readonly number[],
+  found: Uint32Array | null,
+): Promise<Blob> {
   const data = await Promise.all(chosen.map((column) => rows.whole(column)));
   const pieces = [csvLine(chosen.map((column) => columns[column]?.name ?? ''))];
   const count = found?.length ?? rows.length;

@@ -15,7 +15,12 @@ export interface Query {
 export const EVERYTHING: Query = { text: '', marks: null, range: null, sort: null };
 
 /** Numbers of rows; null if all of them in their own order. */
-export async function rowsFor(rows: Rows, calls: Calls, searched: readonly number[], query: Query): Promise<Uint32Array | null> {
+export async function rowsFor(
+  rows: Rows,
+  calls: Calls,
+  searched: readonly number[],
+  query: Query,
+): Promise<Uint32Array | null> {
   const tests: ((row: number) => boolean)[] = [];
   const words = query.text.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length > 0) {
@@ -24,7 +29,9 @@ export async function rowsFor(rows: Rows, calls: Calls, searched: readonly numbe
   }
   if (query.marks) {
     const callOf = callOfRows(calls, rows.length);
-    const isWanted = Uint8Array.from({ length: calls.length }, (_, call) => (query.marks?.has(calls.mark(call)) ? 1 : 0));
+    const isWanted = Uint8Array.from({ length: calls.length }, (_, call) =>
+      query.marks?.has(calls.mark(call)) ? 1 : 0,
+    );
     tests.push((row) => isWanted[callOf[row] ?? -1] === 1);
   }
   if (query.range) {

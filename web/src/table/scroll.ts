@@ -24,14 +24,27 @@ export function windowOf(scrollTop: number, viewHeight: number, count: number, r
   return { first, last, offset: scrollTop - (top - first * rowHeight), height };
 }
 
-/** The scroll position at which a row is in view, as near as possible to the present one. */
-export function scrollTo(row: number, scrollTop: number, viewHeight: number, count: number, rowHeight: number): number {
+/**
+ * The scroll position at which a row is in view, as near as possible to the present one. With `space`, a row that was out
+ * of view gets so many rows before it.
+ */
+export function scrollTo(
+  row: number,
+  scrollTop: number,
+  viewHeight: number,
+  count: number,
+  rowHeight: number,
+  space = 0,
+): number {
   const full = count * rowHeight;
   const height = Math.min(full, MAX_HEIGHT);
   const hidden = Math.max(height - viewHeight, 0);
   if (hidden === 0) return 0;
   const room = full - viewHeight;
   const top = (Math.min(scrollTop, hidden) / hidden) * room;
-  const wished = Math.max(Math.min(top, row * rowHeight), (row + 1) * rowHeight - viewHeight);
+  const isInView = row * rowHeight >= top && (row + 1) * rowHeight <= top + viewHeight;
+  const near = Math.max(Math.min(top, row * rowHeight), (row + 1) * rowHeight - viewHeight);
+  const spaced = Math.min(Math.max((row - space) * rowHeight, 0), Math.max(room, 0));
+  const wished = space > 0 && !isInView ? spaced : near;
   return wished === top ? scrollTop : (wished / room) * hidden;
 }

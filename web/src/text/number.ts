@@ -35,7 +35,8 @@ export function exact(value: number | null | undefined): string {
   if (!Number.isFinite(value)) return value > 0 ? '∞' : '−∞';
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e9) return value < 0 ? `−${size}` : String(size);
-  const text = size !== 0 && (size < 1e-4 || size >= 1e7) ? trimmed(size.toExponential(6)) : String(Number(size.toPrecision(8)));
+  const text =
+    size !== 0 && (size < 1e-4 || size >= 1e7) ? trimmed(size.toExponential(6)) : String(Number(size.toPrecision(8)));
   return value < 0 ? `−${text}` : text;
 }
 

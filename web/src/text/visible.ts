@@ -20,7 +20,9 @@ export function visible(text: string): string {
 
 /** The same with line breaks and tabs kept, for cells of a sheet. */
 export function visibleInSheet(text: string): string {
-  return text.replace(HIDDEN, (character) => (character === '\n' || character === '\t' ? character : escaped(character)));
+  return text.replace(HIDDEN, (character) =>
+    character === '\n' || character === '\t' ? character : escaped(character),
+  );
 }
 
 /** The end of a long text, which differs more often than its beginning: `…layers.2.mlp`. */

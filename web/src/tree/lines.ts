@@ -5,20 +5,46 @@ import type { Region } from '../payload.ts';
 import type { Item, Module, Tree } from './build.ts';
 
 export type Line =
-  | { readonly kind: 'module'; readonly level: number; readonly key: string; readonly module: Module; readonly isOpen: boolean }
+  | {
+      readonly kind: 'module';
+      readonly level: number;
+      readonly key: string;
+      readonly module: Module;
+      readonly isOpen: boolean;
+    }
   | { readonly kind: 'call'; readonly level: number; readonly key: string; readonly call: number }
-  | { readonly kind: 'region'; readonly level: number; readonly key: string; readonly region: number; readonly isOpen: boolean }
+  | {
+      readonly kind: 'region';
+      readonly level: number;
+      readonly key: string;
+      readonly region: number;
+      readonly isOpen: boolean;
+    }
   /** One line of an open region: a call of each side, where both still have one. */
-  | { readonly kind: 'sides'; readonly level: number; readonly key: string; readonly target: number | null; readonly golden: number | null };
+  | {
+      readonly kind: 'sides';
+      readonly level: number;
+      readonly key: string;
+      readonly target: number | null;
+      readonly golden: number | null;
+    };
 
 export const moduleKey = (module: Module) => `m${module.number}`;
 export const regionKey = (region: number) => `r${region}`;
 
-export function openLines(tree: Tree, calls: Calls, regions: readonly Region[], open: ReadonlySet<string>, hidesAgreeing: boolean): Line[] {
+export function openLines(
+  tree: Tree,
+  calls: Calls,
+  regions: readonly Region[],
+  open: ReadonlySet<string>,
+  hidesAgreeing: boolean,
+): Line[] {
   const lines: Line[] = [];
   const isHidden = (call: number) => hidesAgreeing && classOf(calls.mark(call)).weight <= 2;
   // A stack of its own instead of recursion: paths come from files and may have any depth.
-  const waiting: { items: readonly Item[]; next: number; level: number }[] = [{ items: tree.root.items, next: 0, level: 1 }];
+  const waiting: { items: readonly Item[]; next: number; level: number }[] = [
+    { items: tree.root.items, next: 0, level: 1 },
+  ];
   for (let top = waiting.at(-1); top; top = waiting.at(-1)) {
     const item = top.items[top.next];
     top.next += 1;

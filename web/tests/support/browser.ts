@@ -8,7 +8,16 @@ import { pageWithParts, type PageParts } from './page_file.ts';
 import { serve, type Served } from './server.ts';
 
 const EXECUTABLE = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
-const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const FLAGS = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
 
 export type Way = 'file' | 'served';
 

@@ -1,5 +1,16 @@
 /** A made-up comparison of two transformers: calls, rows, flow and details in the form of payload.ts. */
-import type { CallDetail, Column, Divergence, Flow, FlowSide, Heat, Manifest, Rank, Region, Trend } from '../../src/payload.ts';
+import type {
+  CallDetail,
+  Column,
+  Divergence,
+  Flow,
+  FlowSide,
+  Heat,
+  Manifest,
+  Rank,
+  Region,
+  Trend,
+} from '../../src/payload.ts';
 import { columnPart, jsonPart, type PageParts, type Value } from './page_file.ts';
 
 export interface ModelOptions {
@@ -29,11 +40,62 @@ interface CallRecord {
   row: number;
 }
 
-const OPS = ['layer_norm', 'linear', 'scaled_dot_product_attention', 'add', 'layer_norm', 'linear', 'gelu', 'linear', 'add'];
+const OPS = [
+  'layer_norm',
+  'linear',
+  'scaled_dot_product_attention',
+  'add',
+  'layer_norm',
+  'linear',
+  'gelu',
+  'linear',
+  'add',
+];
 
-const NAMES = ['call', 'entry', 'verdict', 'why', 'class', 'expected', 'target_name', 'golden_name', 'target_dtype', 'golden_dtype', 'target_shape', 'golden_shape', 'cosine', 'rel_l2', 'max_abs', 'max_ulp', 'target_max', 'target_min', 'target_mean', 'target_norm', 'golden_max', 'golden_min', 'golden_mean', 'golden_norm', 'module', 'code'];
+const NAMES = [
+  'call',
+  'entry',
+  'verdict',
+  'why',
+  'class',
+  'expected',
+  'target_name',
+  'golden_name',
+  'target_dtype',
+  'golden_dtype',
+  'target_shape',
+  'golden_shape',
+  'cosine',
+  'rel_l2',
+  'max_abs',
+  'max_ulp',
+  'target_max',
+  'target_min',
+  'target_mean',
+  'target_norm',
+  'golden_max',
+  'golden_min',
+  'golden_mean',
+  'golden_norm',
+  'module',
+  'code',
+];
 const SHOWN = new Set(['call', 'entry', 'verdict', 'expected', 'rel_l2', 'max_abs', 'cosine', 'max_ulp']);
-const TEXT = new Set(['call', 'entry', 'verdict', 'why', 'class', 'target_name', 'golden_name', 'target_dtype', 'golden_dtype', 'target_shape', 'golden_shape', 'module', 'code']);
+const TEXT = new Set([
+  'call',
+  'entry',
+  'verdict',
+  'why',
+  'class',
+  'target_name',
+  'golden_name',
+  'target_dtype',
+  'golden_dtype',
+  'target_shape',
+  'golden_shape',
+  'module',
+  'code',
+]);
 
 export const COLUMNS: Column[] = NAMES.map((name) => ({
   name,
@@ -60,7 +122,15 @@ function makeCalls(layers: number, faulty: number | null, modules: readonly stri
     const noise = random() < 0.25 ? 0 : 10 ** (-7.4 + random());
     const expected = 10 ** (-6.2 + random() * 0.4);
     calls.push({
-      name, op, path, pass, inputs, parameters, side: 'both', region: null, row: 0,
+      name,
+      op,
+      path,
+      pass,
+      inputs,
+      parameters,
+      side: 'both',
+      region: null,
+      row: 0,
       class: inherited ? 'inherited' : noise === 0 ? 'equal' : 'noise',
       error: inherited ? 10 ** (-3 + random() * 0.8) : noise,
       expected: inherited ? 10 ** (-2 + random() * 0.3) : expected,
@@ -87,9 +157,19 @@ function makeCalls(layers: number, faulty: number | null, modules: readonly stri
       }
     });
     if (layer === 1) {
-      for (const [side, op] of [['target', 'chunk'], ['target', 'mul'], ['golden', 'glu']] as const) {
+      for (const [side, op] of [
+        ['target', 'chunk'],
+        ['target', 'mul'],
+        ['golden', 'glu'],
+      ] as const) {
         const at = push(`Tensor.${op}.${numbered(op)}.forward`, op, `${path}.mlp`, 'forward', [last]);
-        Object.assign(calls[at] as CallRecord, { side, region: 0, class: 'different program', error: null, expected: null });
+        Object.assign(calls[at] as CallRecord, {
+          side,
+          region: 0,
+          class: 'different program',
+          error: null,
+          expected: null,
+        });
       }
     }
   }
@@ -136,18 +216,35 @@ function rowsOf(calls: readonly CallRecord[]): Map<string, Value[]> {
       const norm = 10 + random() * 90;
       const one = call.side === 'both';
       const values: Record<string, Value> = {
-        call: call.name, entry, class: call.class,
+        call: call.name,
+        entry,
+        class: call.class,
         verdict: !one ? `only in ${call.side}` : isResult ? call.class : (error ?? 0) > 1e-5 ? 'inherited' : 'equal',
         why: isResult && call.class === 'diverged here' ? 'its inputs agree, its output does not' : null,
         expected: isResult ? call.expected : null,
         target_name: call.side === 'golden' ? null : `${call.name}.${entry}`,
         golden_name: call.side === 'target' ? null : `${call.name}.${entry}`,
-        target_dtype: 'float32', golden_dtype: 'float32', target_shape: '[8, 16, 32]', golden_shape: '[8, 16, 32]',
-        cosine: one ? 1 - (error ?? 0) ** 2 : null, rel_l2: one ? error : null, max_abs: one ? (error ?? 0) * 0.8 : null,
+        target_dtype: 'float32',
+        golden_dtype: 'float32',
+        target_shape: '[8, 16, 32]',
+        golden_shape: '[8, 16, 32]',
+        cosine: one ? 1 - (error ?? 0) ** 2 : null,
+        rel_l2: one ? error : null,
+        max_abs: one ? (error ?? 0) * 0.8 : null,
         max_ulp: one ? Math.round((error ?? 0) * 1e7) : null,
-        target_max: 3 + random(), target_min: -3 - random(), target_mean: random() / 10, target_norm: norm,
-        golden_max: 3 + random(), golden_min: -3 - random(), golden_mean: random() / 10, golden_norm: norm * (1 + (error ?? 0)),
-        module: position === 0 ? call.path : null, code: position === 0 ? `model.py:${48 + (call.row % 90)} forward: return x + self.down(self.gelu(self.up(x)))` : null,
+        target_max: 3 + random(),
+        target_min: -3 - random(),
+        target_mean: random() / 10,
+        target_norm: norm,
+        golden_max: 3 + random(),
+        golden_min: -3 - random(),
+        golden_mean: random() / 10,
+        golden_norm: norm * (1 + (error ?? 0)),
+        module: position === 0 ? call.path : null,
+        code:
+          position === 0
+            ? `model.py:${48 + (call.row % 90)} forward: return x + self.down(self.gelu(self.up(x)))`
+            : null,
       };
       for (const name of NAMES) rows.get(name)?.push(values[name] ?? null);
     });
@@ -165,15 +262,34 @@ function detailOf(call: CallRecord): CallDetail {
     entries: ['input.0', 'output.0'].map((entry, position) => ({
       entry,
       row: call.row + position * 2,
-      target: { name: `${call.name}.${entry}`, dtype: 'float32', shape: [8, 16, 32], value: null, source: 'Functional.linear.4.forward.output.0', stats: { max: 3.2, min: -0.17, mean: 0.41, norm: 55.1, nan: 0, pos_inf: 0, neg_inf: 0, zeros: 12 }, digest: 'a1b2c3d4' },
-      golden: { name: `${call.name}.${entry}`, dtype: 'float32', shape: [8, 16, 32], value: null, source: null, stats: { max: 3.19, min: -0.17, mean: 0.408, norm: 54.9, nan: 0, pos_inf: 0, neg_inf: 0, zeros: 12 }, digest: 'a1b2c3d5' },
+      target: {
+        name: `${call.name}.${entry}`,
+        dtype: 'float32',
+        shape: [8, 16, 32],
+        value: null,
+        source: 'Functional.linear.4.forward.output.0',
+        stats: { max: 3.2, min: -0.17, mean: 0.41, norm: 55.1, nan: 0, pos_inf: 0, neg_inf: 0, zeros: 12 },
+        digest: 'a1b2c3d4',
+      },
+      golden: {
+        name: `${call.name}.${entry}`,
+        dtype: 'float32',
+        shape: [8, 16, 32],
+        value: null,
+        source: null,
+        stats: { max: 3.19, min: -0.17, mean: 0.408, norm: 54.9, nan: 0, pos_inf: 0, neg_inf: 0, zeros: 12 },
+        digest: 'a1b2c3d5',
+      },
       histogram: { min: -0.2, max: 3.2, target: histogramOf(position), golden: histogramOf(0) },
       magnitudes: { from: -12, target: histogramOf(1).slice(8, 24), golden: histogramOf(0).slice(8, 24) },
       errors: position === 0 ? null : { from: -24, counts: histogramOf(-4).slice(0, 20), zero: 210, not_finite: 0 },
-      worst: position === 0 ? [] : [
-        { index: [3, 7, 21], target: 1.7190001, golden: 1.7164, abs: 0.00255, rel: 0.00149 },
-        { index: [0, 2, 5], target: 'NaN', golden: 0.25, abs: 'NaN', rel: null },
-      ],
+      worst:
+        position === 0
+          ? []
+          : [
+              { index: [3, 7, 21], target: 1.7190001, golden: 1.7164, abs: 0.00255, rel: 0.00149 },
+              { index: [0, 2, 5], target: 'NaN', golden: 0.25, abs: 'NaN', rel: null },
+            ],
       sampled: position === 0 ? null : [1048576, 16777216],
     })),
   };
@@ -186,7 +302,13 @@ export function modelParts(options: ModelOptions = {}): PageParts {
   const parts: PageParts = new Map();
   const infos: Rank[] = [];
   const divergences: Divergence[] = [];
-  const heat: Heat = { bins: [], worst: [], words: ['diverged here', 'different program', 'inherited', 'noise', 'equal'], error: [], call: [] };
+  const heat: Heat = {
+    bins: [],
+    worst: [],
+    words: ['diverged here', 'different program', 'inherited', 'noise', 'equal'],
+    error: [],
+    call: [],
+  };
   const faulty = Math.min(2, layers - 1);
   for (let step = 0; step < steps; step += 1) {
     for (let rank = 0; rank < rankCount; rank += 1) {
@@ -201,14 +323,30 @@ export function modelParts(options: ModelOptions = {}): PageParts {
       const inRegion = calls.flatMap((call, at) => (call.region === 0 ? [at] : []));
       if (inRegion.length > 0 && kind === 'comparison') {
         const at = inRegion[0] ?? 0;
-        regions.push({ inputs: [at - 1], outputs: [at + 3], target: inRegion.filter((one) => calls[one]?.side === 'target'), golden: inRegion.filter((one) => calls[one]?.side === 'golden'), text: 'A different route to the same result.' });
+        regions.push({
+          inputs: [at - 1],
+          outputs: [at + 3],
+          target: inRegion.filter((one) => calls[one]?.side === 'target'),
+          golden: inRegion.filter((one) => calls[one]?.side === 'golden'),
+          text: 'A different route to the same result.',
+        });
       }
       infos.push({
-        label: rankCount * steps > 1 ? `step${step} rank${rank}` : '', step: steps > 1 ? step : rankCount > 1 ? 0 : null, rank: rankCount > 1 ? `rank${rank}` : '', error: null,
-        rows: count, calls: calls.length, counts: { rows: count, passed: count - 20, failed: 20 }, classes: kind === 'comparison' ? classes : null, has_flow: kind !== 'tensors', regions: regions.length,
-        first_call: kind === 'comparison' && first >= 0 ? first : null, notes: [],
+        label: rankCount * steps > 1 ? `step${step} rank${rank}` : '',
+        step: steps > 1 ? step : rankCount > 1 ? 0 : null,
+        rank: rankCount > 1 ? `rank${rank}` : '',
+        error: null,
+        rows: count,
+        calls: calls.length,
+        counts: { rows: count, passed: count - 20, failed: 20 },
+        classes: kind === 'comparison' ? classes : null,
+        has_flow: kind !== 'tensors',
+        regions: regions.length,
+        first_call: kind === 'comparison' && first >= 0 ? first : null,
+        notes: [],
       });
-      const column = (field: string, value: (call: CallRecord, at: number) => Value) => parts.set(`calls/${number}/${field}`, columnPart(calls.map(value)));
+      const column = (field: string, value: (call: CallRecord, at: number) => Value) =>
+        parts.set(`calls/${number}/${field}`, columnPart(calls.map(value)));
       column('name', (call) => call.name);
       column('pass', (call) => call.pass);
       column('op', (call) => call.op);
@@ -217,7 +355,11 @@ export function modelParts(options: ModelOptions = {}): PageParts {
       column('rows', (call) => (call.side === 'both' ? 3 : 1));
       column('verdict', (call) => (call.class === 'equal' || call.class === 'noise' ? 'pass' : 'fail'));
       column('code', (call) => `model.py:${48 + (call.row % 90)} forward`);
-      column('stack', (call) => `model.py:${48 + (call.row % 90)} forward: return x + self.down(x)\ntrain.py:12 main: loss = model(tokens)`);
+      column(
+        'stack',
+        (call) =>
+          `model.py:${48 + (call.row % 90)} forward: return x + self.down(x)\ntrain.py:12 main: loss = model(tokens)`,
+      );
       column('detail', (_, at) => (at === first || kind !== 'comparison' ? 1 : 0));
       if (kind === 'run') {
         column('norm', (_, at) => 10 + (at % 17) * 3);
@@ -236,15 +378,41 @@ export function modelParts(options: ModelOptions = {}): PageParts {
         column('golden_stack', () => null);
         column('region', (call) => call.region);
       }
-      if (kind !== 'tensors') parts.set(`flow/${number}`, jsonPart({ target: flowOf(calls, 'target'), golden: kind === 'run' ? null : flowOf(calls, 'golden') } satisfies Flow));
+      if (kind !== 'tensors')
+        parts.set(
+          `flow/${number}`,
+          jsonPart({
+            target: flowOf(calls, 'target'),
+            golden: kind === 'run' ? null : flowOf(calls, 'golden'),
+          } satisfies Flow),
+        );
       if (regions.length > 0) parts.set(`regions/${number}`, jsonPart(regions));
       COLUMNS.forEach(({ name }, at) => {
         const values = rows.get(name) ?? [];
-        for (let chunk = 0; chunk * chunkRows < count; chunk += 1) parts.set(`rows/${number}/${at}/${chunk}`, columnPart(values.slice(chunk * chunkRows, (chunk + 1) * chunkRows)));
+        for (let chunk = 0; chunk * chunkRows < count; chunk += 1)
+          parts.set(
+            `rows/${number}/${at}/${chunk}`,
+            columnPart(values.slice(chunk * chunkRows, (chunk + 1) * chunkRows)),
+          );
       });
       const detailed = kind === 'comparison' ? [first] : calls.map((_, at) => at);
       for (const at of detailed) if (calls[at]) parts.set(`detail/${number}/${at}`, jsonPart(detailOf(calls[at])));
-      if (first >= 0) divergences.push({ rank: number, call: first, row: (calls[first]?.row ?? 0) + 2, name: calls[first]?.name ?? '', module: calls[first]?.path ?? null, code: 'model.py:48 forward', entry: 'output.0', kind: 'diverged here', why: 'its inputs agree, its output does not', confidence: 0.98, error: 0.00327, expected: 9.13e-7, downstream: 137 });
+      if (first >= 0)
+        divergences.push({
+          rank: number,
+          call: first,
+          row: (calls[first]?.row ?? 0) + 2,
+          name: calls[first]?.name ?? '',
+          module: calls[first]?.path ?? null,
+          code: 'model.py:48 forward',
+          entry: 'output.0',
+          kind: 'diverged here',
+          why: 'its inputs agree, its output does not',
+          confidence: 0.98,
+          error: 0.00327,
+          expected: 9.13e-7,
+          downstream: 137,
+        });
       heat.bins = calls.map((call) => ({ name: call.name, count: 1 }));
       heat.worst.push(calls.map((call) => heat.words.indexOf(call.class)));
       heat.error.push(calls.map((call) => call.error));
@@ -254,32 +422,108 @@ export function modelParts(options: ModelOptions = {}): PageParts {
   const info = divergences[0];
   const isComparison = kind === 'comparison';
   const manifest: Manifest = {
-    schema: 'ulpscope.page/1', ulpscope: '0.0.0', kind, language: 'en', target: 'runs/npu', golden: kind === 'run' ? null : 'runs/gpu', noise: null, style: 'native',
-    headline: kind === 'run' ? { answer: 'run', sentence: '1 of 3 steps has values that are not finite.' } : { answer: 'differ', sentence: 'Functional.gelu.2 returns a different result from matching inputs.' },
+    schema: 'ulpscope.page/1',
+    ulpscope: '0.0.0',
+    kind,
+    language: 'en',
+    target: 'runs/npu',
+    golden: kind === 'run' ? null : 'runs/gpu',
+    noise: null,
+    style: 'native',
+    error_label: kind === 'run' ? 'norm' : 'relative error',
+    headline:
+      kind === 'run'
+        ? { answer: 'run', sentence: '1 of 3 steps has values that are not finite.' }
+        : { answer: 'differ', sentence: 'Functional.gelu.2 returns a different result from matching inputs.' },
     sections: [
-      { key: 'what_broke', heading: 'What broke', lines: [{ text: 'Functional.gelu.2 returns a different result from matching inputs.', verbatim: false }] },
-      { key: 'how_large', heading: 'How large', lines: [{ text: 'Relative distance 0.00327, largest error 0.00255.', verbatim: false }, { text: 'That is 3,580 × what rounding and the inputs allow (9.13e-07).', verbatim: false }] },
+      {
+        key: 'what_broke',
+        heading: 'What broke',
+        lines: [{ text: 'Functional.gelu.2 returns a different result from matching inputs.', verbatim: false }],
+      },
+      {
+        key: 'how_large',
+        heading: 'How large',
+        lines: [
+          { text: 'Relative distance 0.00327, largest error 0.00255.', verbatim: false },
+          { text: 'That is 3,580 × what rounding and the inputs allow (9.13e-07).', verbatim: false },
+        ],
+      },
       { key: 'downstream', heading: 'Downstream', lines: [{ text: '137 calls inherit the error.', verbatim: false }] },
       { key: 'confidence', heading: 'Confidence', lines: [{ text: 'very high (0.98)', verbatim: false }] },
-      { key: 'next', heading: 'Next', lines: [{ text: 'See which elements differ, and by how much:', verbatim: false }, { text: 'ulpscope diff runs/npu:Functional.gelu.2.forward.output.0 runs/gpu:Functional.gelu.2.forward.output.0', verbatim: true }] },
+      {
+        key: 'next',
+        heading: 'Next',
+        lines: [
+          { text: 'See which elements differ, and by how much:', verbatim: false },
+          {
+            text: 'ulpscope diff runs/npu:Functional.gelu.2.forward.output.0 runs/gpu:Functional.gelu.2.forward.output.0',
+            verbatim: true,
+          },
+        ],
+      },
     ],
-    first: isComparison && info ? { ...info, golden: info.name, code: 'model.py:48 forward: return x + self.down(self.gelu(self.up(x)))', golden_code: null, direction: 'forward', inputs: 0, proof: null } : null,
-    divergences: isComparison ? divergences.length : 0, divergence_count: divergences.length,
-    findings: kind === 'run' ? [{ kind: 'not finite', severity: 'bad', rank: 0, call: info?.call ?? 0, entry: 'output.0', text: '3 elements are NaN.' }, { kind: 'dead', severity: 'warn', rank: 0, call: 13, entry: null, text: 'All elements are zero.' }] : [],
+    first:
+      isComparison && info
+        ? {
+            ...info,
+            golden: info.name,
+            code: 'model.py:48 forward: return x + self.down(self.gelu(self.up(x)))',
+            golden_code: null,
+            direction: 'forward',
+            inputs: 0,
+            proof: null,
+          }
+        : null,
+    divergences: isComparison ? divergences.length : 0,
+    divergence_count: divergences.length,
+    findings:
+      kind === 'run'
+        ? [
+            {
+              kind: 'not finite',
+              severity: 'bad',
+              rank: 0,
+              call: info?.call ?? 0,
+              entry: 'output.0',
+              text: '3 elements are NaN.',
+            },
+            { kind: 'dead', severity: 'warn', rank: 0, call: 13, entry: null, text: 'All elements are zero.' },
+          ]
+        : [],
     finding_count: kind === 'run' ? 2 : 0,
     counts: { rows: infos.reduce((sum, one) => sum + one.rows, 0), passed: 900, failed: 100 },
-    classes: isComparison ? infos.reduce<Record<string, number>>((sum, one) => { for (const [name, value] of Object.entries(one.classes ?? {})) sum[name] = (sum[name] ?? 0) + value; return sum; }, {}) : null,
-    ranks: infos, columns: COLUMNS, chunk_rows: chunkRows, heat: infos.length > 1,
+    classes: isComparison
+      ? infos.reduce<Record<string, number>>((sum, one) => {
+          for (const [name, value] of Object.entries(one.classes ?? {})) sum[name] = (sum[name] ?? 0) + value;
+          return sum;
+        }, {})
+      : null,
+    ranks: infos,
+    columns: COLUMNS,
+    chunk_rows: chunkRows,
+    heat: infos.length > 1,
     trends: steps > 1 ? [{ key: 'error', title: 'Relative error by step', log: true, series: 2 }] : [],
-    notes: ['The noise floor was estimated from the calls of this run.'], details_on_demand: false,
-    missing_details: 'Values are included for the calls most likely to be looked at.', view_command: 'ulpscope view result',
+    notes: ['The noise floor was estimated from the calls of this run.'],
+    details_on_demand: false,
+    missing_details: 'Values are included for the calls most likely to be looked at.',
+    view_command: 'ulpscope view result',
   };
   parts.set('manifest', jsonPart(manifest));
   if (manifest.divergences > 0) parts.set('divergences', jsonPart(divergences));
   if (manifest.heat) parts.set('heat', jsonPart(heat));
   if (steps > 1) {
     const numbers = Array.from({ length: steps }, (_, step) => step);
-    const trend: Trend = { steps: numbers, series: ['layers.2.mlp', 'embed'].map((name, at) => ({ name, rank: '', values: numbers.map((step) => (at === 0 ? 1e-3 * 1.3 ** step : 1e-7)), ranks: numbers.map((step) => step * rankCount), calls: numbers.map(() => 1) })) };
+    const trend: Trend = {
+      steps: numbers,
+      series: ['layers.2.mlp', 'embed'].map((name, at) => ({
+        name,
+        rank: '',
+        values: numbers.map((step) => (at === 0 ? 1e-3 * 1.3 ** step : 1e-7)),
+        ranks: numbers.map((step) => step * rankCount),
+        calls: numbers.map(() => 1),
+      })),
+    };
     parts.set('trends/error', jsonPart(trend));
   }
   return parts;

@@ -7,11 +7,11 @@ export type PageParts = Map<string, Buffer>;
 
 /** The built page. */
 export function template(): string {
-  const path = new URL('../../dist/index.html', import.meta.url);
+  const path = new URL('../../../crates/report/page/index.html', import.meta.url);
   try {
     return readFileSync(path, 'utf8');
   } catch {
-    throw new Error('web/dist/index.html is not there: run `make web` first');
+    throw new Error('crates/report/page/index.html is not there: run `make web` first');
   }
 }
 

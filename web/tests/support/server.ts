@@ -16,7 +16,7 @@ export async function serve(parts: PageParts): Promise<Served> {
     const part = path.startsWith('/token/parts/') ? bodies.get(path.slice('/token/parts/'.length)) : undefined;
     if (path === '/token/') answer.setHeader('content-type', 'text/html').end(html);
     else if (part) answer.setHeader('content-type', 'application/octet-stream').end(part);
-    else answer.writeHead(404).end();
+    else answer.writeHead(path.startsWith('/token/parts/') ? 204 : 404).end();
   });
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
   const { port } = server.address() as AddressInfo;
