@@ -114,7 +114,8 @@ export function nearest(plot: uPlot, painting: Painting, x: number, y: number): 
     const at = series.y[call];
     if (at === null || at === undefined || !isShown(painting, call)) continue;
     const dx = plot.valToPos(call, 'x') - x;
-    const dy = (plot.valToPos(at, 'y') - y) / 3;
+    // Far above or below all marks, the nearest column counts.
+    const dy = Math.min(Math.abs(plot.valToPos(at, 'y') - y), 40) / 4;
     const weighted = dx * dx + dy * dy - classOf(series.marks[call]).weight;
     if (weighted < distance) [best, distance] = [call, weighted];
   }

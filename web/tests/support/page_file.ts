@@ -1,6 +1,6 @@
 /** Writes pages as crates/page does, from data of the tests: parts, in a file or for a server. */
 import { readFileSync } from 'node:fs';
-import { deflateRawSync } from 'node:zlib';
+import { deflateRawSync, inflateRawSync } from 'node:zlib';
 
 export type Value = string | number | null;
 export type PageParts = Map<string, Buffer>;
@@ -84,4 +84,10 @@ function filled(page: string, parts: string): string {
   return page
     .replace('<!--ulpscope:static-->', '<p>The first screen, for readers that run no script.</p>')
     .replace('<!--ulpscope:parts-->', () => parts);
+}
+
+/** The parts of a page that was written, not compressed. */
+export function partsOfPage(html: string): PageParts {
+  const elements = html.matchAll(/<script type="text\/plain" data-part="([^"]+)">([^<]*)<\/script>/g);
+  return new Map([...elements].map(([, name = '', text = '']) => [name, inflateRawSync(Buffer.from(text, 'base64'))]));
 }
