@@ -14,7 +14,17 @@ test('metrics, statistics of both sides, histograms, worst elements and stack ar
   const panel = page.locator('[data-field="entry-panel"]');
   await panel.waitFor();
   const text = await panel.innerText();
-  for (const part of ['rel_l2', '0.00327', 'max', '3.2', '3.19', 'float32', '[8, 16, 32]', 'its inputs agree', '210 elements are equal']) {
+  for (const part of [
+    'rel_l2',
+    '0.00327',
+    'max',
+    '3.2',
+    '3.19',
+    'float32',
+    '[8, 16, 32]',
+    'its inputs agree',
+    '210 elements are equal',
+  ]) {
     assert.ok(text.includes(part), `${part} in ${text}`);
   }
   assert.equal(await panel.locator('[data-field="histogram"]').count(), 3);
@@ -29,16 +39,31 @@ test('a different entry is chosen by a click or by arrow keys', async ({ page })
   const chosen = page.getByRole('grid', { name: 'Entries of the call' }).locator('tr.chosen');
   await chosen.getByRole('button').focus();
   await page.keyboard.press('ArrowUp');
-  await eventually(() => chosen.innerText(), (text) => text.includes('input.1'), 'the entry above');
-  await page.getByRole('button', { name: /input\.0/ }).first().click();
-  await eventually(() => page.locator('[data-field="entry-panel"] h3').innerText(), (text) => text === 'input.0', 'panel');
+  await eventually(
+    () => chosen.innerText(),
+    (text) => text.includes('input.1'),
+    'the entry above',
+  );
+  await page
+    .getByRole('button', { name: /input\.0/ })
+    .first()
+    .click();
+  await eventually(
+    () => page.locator('[data-field="entry-panel"] h3').innerText(),
+    (text) => text === 'input.0',
+    'panel',
+  );
 });
 
 test('a call without details says why, and shows the statistics of its rows', async ({ page }) => {
   await page.locator('[data-list="consumers"] button').first().click();
   await shows(page, 'Functional.linear.8.forward');
   const panel = page.locator('[data-field="entry-panel"]');
-  await eventually(() => panel.innerText(), (text) => text.includes('ulpscope view result'), 'the command');
+  await eventually(
+    () => panel.innerText(),
+    (text) => text.includes('ulpscope view result'),
+    'the command',
+  );
   assert.match(await panel.innerText(), /norm\s+[\d.]+\s+[\d.]+/);
   assert.equal(await panel.locator('[data-field="histogram"]').count(), 0);
 });

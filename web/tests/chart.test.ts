@@ -7,7 +7,9 @@ const test = pageTests({ layers: 6 });
 /** Where a call is in the chart, in pixels, when the whole run is shown. */
 async function place(page: Page, call: number): Promise<[number, number]> {
   const box = await page.locator('[data-chart="error"] .u-over').boundingBox();
-  const count = Number((await page.locator('[data-chart="error"]').getAttribute('aria-label'))?.match(/of (\d+) calls/)?.[1]);
+  const count = Number(
+    (await page.locator('[data-chart="error"]').getAttribute('aria-label'))?.match(/of (\d+) calls/)?.[1],
+  );
   assert.ok(box);
   return [box.x + ((call + 0.7) / (count + 0.4)) * box.width, box.y + box.height / 2];
 }
@@ -34,24 +36,44 @@ test('dragging zooms, and the whole run comes back', async ({ page }) => {
   await page.mouse.down();
   await page.mouse.move(to, y, { steps: 5 });
   await page.mouse.up();
-  await eventually(() => all.isDisabled(), (is) => !is, 'zoomed');
+  await eventually(
+    () => all.isDisabled(),
+    (is) => !is,
+    'zoomed',
+  );
   assert.equal(await selectedCall(page), 'Functional.gelu.2.forward', 'a drag selects nothing');
   await all.click();
-  await eventually(() => all.isDisabled(), (is) => is, 'the whole run');
+  await eventually(
+    () => all.isDisabled(),
+    (is) => is,
+    'the whole run',
+  );
 });
 
 test('buttons and the wheel with Ctrl zoom', async ({ page }) => {
   const out = page.locator('figure').getByRole('button', { name: 'Zoom out' });
   await page.locator('figure').getByRole('button', { name: 'Zoom in' }).click();
-  await eventually(() => out.isDisabled(), (is) => !is, 'zoomed by the button');
+  await eventually(
+    () => out.isDisabled(),
+    (is) => !is,
+    'zoomed by the button',
+  );
   await out.click();
-  await eventually(() => out.isDisabled(), (is) => is, 'zoomed out');
+  await eventually(
+    () => out.isDisabled(),
+    (is) => is,
+    'zoomed out',
+  );
   const [x, y] = await place(page, 10);
   await page.mouse.move(x, y);
   await page.keyboard.down('Control');
   await page.mouse.wheel(0, -120);
   await page.keyboard.up('Control');
-  await eventually(() => out.isDisabled(), (is) => !is, 'zoomed by the wheel');
+  await eventually(
+    () => out.isDisabled(),
+    (is) => !is,
+    'zoomed by the wheel',
+  );
 });
 
 test('keys move through the calls of the chart', async ({ page }) => {
@@ -66,14 +88,26 @@ test('keys move through the calls of the chart', async ({ page }) => {
   await page.keyboard.press('Home');
   await shows(page, 'Functional.embedding.0.forward');
   await page.keyboard.press('+');
-  await eventually(() => page.getByRole('button', { name: 'Whole run' }).isDisabled(), (is) => !is, 'zoomed');
+  await eventually(
+    () => page.getByRole('button', { name: 'Whole run' }).isDisabled(),
+    (is) => !is,
+    'zoomed',
+  );
   await page.keyboard.press('0');
-  await eventually(() => page.getByRole('button', { name: 'Whole run' }).isDisabled(), (is) => is, 'the whole run');
+  await eventually(
+    () => page.getByRole('button', { name: 'Whole run' }).isDisabled(),
+    (is) => is,
+    'the whole run',
+  );
 });
 
 test('a pass can be hidden, and its calls are then skipped', async ({ page }) => {
   await page.getByLabel('forward', { exact: true }).uncheck();
   await page.locator('[data-chart="error"]').focus();
   await page.keyboard.press('ArrowRight');
-  await eventually(() => selectedCall(page), (name) => name.endsWith('.backward'), 'a backward call');
+  await eventually(
+    () => selectedCall(page),
+    (name) => name.endsWith('.backward'),
+    'a backward call',
+  );
 });

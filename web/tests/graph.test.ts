@@ -56,7 +56,8 @@ test('producers, consumers and origins are listed as text', async ({ page }) => 
 test('the drawing can be moved, zoomed and fitted', async ({ page }) => {
   const canvas = page.locator('[data-view="graph"] canvas');
   await canvas.scrollIntoViewIfNeeded();
-  const picture = () => canvas.evaluate((one: HTMLCanvasElement) => one.toDataURL().length + one.toDataURL().slice(-4000));
+  const picture = () =>
+    canvas.evaluate((one: HTMLCanvasElement) => one.toDataURL().length + one.toDataURL().slice(-4000));
   const seen = new Set([await picture()]);
   const box = await canvas.boundingBox();
   assert.ok(box);
@@ -78,5 +79,9 @@ test('a call of the golden alone shows the flow of the golden', async ({ page })
   await page.keyboard.press('Enter');
   await shows(page, 'Tensor.glu.0.forward');
   assert.ok(await page.getByLabel('Side').isDisabled());
-  await eventually(() => page.locator('[data-list="producers"]').innerText(), (text) => text.includes('Functional.add.3'), 'producer');
+  await eventually(
+    () => page.locator('[data-list="producers"]').innerText(),
+    (text) => text.includes('Functional.add.3'),
+    'producer',
+  );
 });

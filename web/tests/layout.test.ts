@@ -19,7 +19,12 @@ test('producers are to the left of consumers', () => {
 });
 
 test('a weight is next to the call that uses it', () => {
-  const { x } = layOut(5, [{ from: 0, to: 1 }, { from: 1, to: 2 }, { from: 2, to: 4 }, { from: 3, to: 4 }]);
+  const { x } = layOut(5, [
+    { from: 0, to: 1 },
+    { from: 1, to: 2 },
+    { from: 2, to: 4 },
+    { from: 3, to: 4 },
+  ]);
   assert.equal(x[3], 2);
 });
 

@@ -8,7 +8,11 @@ const test = pageTests({ layers: 30, chunkRows: 100 });
 const table = (page: Page) => page.locator('[data-view="table"]');
 const count = (page: Page) => page.locator('[data-field="row-count"]').innerText();
 const rowsAre = (page: Page, text: string | RegExp) =>
-  eventually(() => count(page), (one) => (typeof text === 'string' ? one === text : text.test(one)), `rows: ${text}`);
+  eventually(
+    () => count(page),
+    (one) => (typeof text === 'string' ? one === text : text.test(one)),
+    `rows: ${text}`,
+  );
 
 /** Texts of a column of the rows in view, in order. */
 async function column(page: Page, name: string): Promise<string[]> {
@@ -31,10 +35,16 @@ test('text filters rows by all its words', async ({ page }) => {
 });
 
 test('a class filters rows', async ({ page }) => {
-  await page.getByRole('group', { name: 'Filter rows by class' }).getByRole('button', { name: /different program/ }).click();
+  await page
+    .getByRole('group', { name: 'Filter rows by class' })
+    .getByRole('button', { name: /different program/ })
+    .click();
   await rowsAre(page, /^3 rows of/);
   assert.deepEqual(await column(page, 'verdict'), ['only in target', 'only in target', 'only in golden']);
-  await page.getByRole('group', { name: 'Filter rows by class' }).getByRole('button', { name: /diverged here/ }).click();
+  await page
+    .getByRole('group', { name: 'Filter rows by class' })
+    .getByRole('button', { name: /diverged here/ })
+    .click();
   await rowsAre(page, /^6 rows of/);
 });
 
@@ -52,10 +62,22 @@ test('a heading sorts: largest first, smallest first, as recorded', async ({ pag
   const numbers = async () => (await column(page, 'rel_l2')).filter((one) => one !== '–').map(Number);
   const before = await numbers();
   await heading.getByRole('button').click();
-  await eventually(() => heading.getAttribute('aria-sort'), (one) => one === 'descending', 'descending');
-  await eventually(numbers, (all) => all.length > 5 && all.every((one, at) => at === 0 || one <= (all[at - 1] ?? 0)), 'in order');
+  await eventually(
+    () => heading.getAttribute('aria-sort'),
+    (one) => one === 'descending',
+    'descending',
+  );
+  await eventually(
+    numbers,
+    (all) => all.length > 5 && all.every((one, at) => at === 0 || one <= (all[at - 1] ?? 0)),
+    'in order',
+  );
   await heading.getByRole('button').click();
-  await eventually(numbers, (all) => all.length > 5 && all.every((one, at) => at === 0 || one >= (all[at - 1] ?? 0)), 'in order');
+  await eventually(
+    numbers,
+    (all) => all.length > 5 && all.every((one, at) => at === 0 || one >= (all[at - 1] ?? 0)),
+    'in order',
+  );
   assert.equal(await heading.getAttribute('aria-sort'), 'ascending');
   await heading.getByRole('button').click();
   assert.equal(await heading.getAttribute('aria-sort'), 'none');
@@ -66,10 +88,18 @@ test('missing values are last in either order', async ({ page }) => {
   const heading = table(page).getByRole('columnheader', { name: 'expected' }).getByRole('button');
   for (const clicks of [1, 2]) {
     await heading.click();
-    await eventually(() => column(page, 'expected'), (all) => (all[0] ?? '–') !== '–', `${clicks}: the first is present`);
+    await eventually(
+      () => column(page, 'expected'),
+      (all) => (all[0] ?? '–') !== '–',
+      `${clicks}: the first is present`,
+    );
     await table(page).focus();
     await page.keyboard.press('End');
-    await eventually(() => column(page, 'expected'), (all) => all.at(-1) === '', `${clicks}: the last is missing`);
+    await eventually(
+      () => column(page, 'expected'),
+      (all) => all.at(-1) === '',
+      `${clicks}: the last is missing`,
+    );
   }
 });
 
@@ -87,7 +117,10 @@ test('columns can be chosen', async ({ page }) => {
 test('the csv has the rows that match and the columns shown', async ({ page }) => {
   await page.locator('[data-field="row-filter"]').fill('gelu.2.forward');
   await rowsAre(page, /^3 rows of/);
-  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download csv' }).click()]);
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Download csv' }).click(),
+  ]);
   assert.equal(download.suggestedFilename(), 'ulpscope_rows.csv');
   const lines = readFileSync(await download.path(), 'utf8').split('\n');
   assert.equal(lines[0], 'call,entry,verdict,expected,cosine,rel_l2,max_abs,max_ulp');
@@ -100,8 +133,16 @@ test('only rows in view are in the document, and scrolling brings others', async
   assert.ok((await rows.count()) < 60);
   await table(page).evaluate((one) => (one.scrollTop = one.scrollHeight));
   const last = Number((await table(page).getAttribute('aria-rowcount')) ?? 0);
-  await eventually(() => rows.last().getAttribute('aria-rowindex'), (at) => Number(at) === last, 'the last row');
-  await eventually(() => rows.last().innerText(), (text) => text.includes('Functional.embedding.0.backward'), 'its values');
+  await eventually(
+    () => rows.last().getAttribute('aria-rowindex'),
+    (at) => Number(at) === last,
+    'the last row',
+  );
+  await eventually(
+    () => rows.last().innerText(),
+    (text) => text.includes('Functional.embedding.0.backward'),
+    'its values',
+  );
 });
 
 test('a row selects its call, and keys move', async ({ page }) => {
@@ -116,7 +157,11 @@ test('a row selects its call, and keys move', async ({ page }) => {
   await page.keyboard.press('ArrowRight');
   assert.match((await table(page).getAttribute('aria-activedescendant')) ?? '', /^cell-3-1$/);
   await page.keyboard.press('PageDown');
-  await eventually(() => selectedCall(page), (name) => name !== 'Functional.layer_norm.0.forward', 'further down');
+  await eventually(
+    () => selectedCall(page),
+    (name) => name !== 'Functional.layer_norm.0.forward',
+    'further down',
+  );
   await page.keyboard.press('Enter');
   assert.equal(await page.evaluate(() => document.activeElement?.id), 'call');
 });
@@ -125,5 +170,9 @@ test('a call that is selected elsewhere is shown in the table', async ({ page })
   await page.keyboard.press('/');
   await page.keyboard.type('gelu.25.forward');
   await page.keyboard.press('Enter');
-  await eventually(() => table(page).locator('.row.selected').count(), (found) => found === 3, 'its rows');
+  await eventually(
+    () => table(page).locator('.row.selected').count(),
+    (found) => found === 3,
+    'its rows',
+  );
 });

@@ -37,7 +37,10 @@ test('arrow keys move, open and close', async ({ page }) => {
   await page.keyboard.press('ArrowLeft');
   assert.match(await active(), /mlp/);
   await page.keyboard.press('ArrowLeft');
-  assert.equal(await page.locator(`[id="${await tree.getAttribute('aria-activedescendant')}"]`).getAttribute('aria-expanded'), 'false');
+  assert.equal(
+    await page.locator(`[id="${await tree.getAttribute('aria-activedescendant')}"]`).getAttribute('aria-expanded'),
+    'false',
+  );
   await page.keyboard.press('ArrowRight');
   await page.keyboard.press('ArrowRight');
   assert.match(await active(), /Functional/);
@@ -59,12 +62,20 @@ test('a region opens to the calls of both sides', async ({ page }) => {
   await first.locator('[data-side="golden"]').click();
   await shows(page, 'Tensor.glu.0.forward');
   await region.click();
-  await eventually(() => tree.locator('.sides').count(), (count) => count === 0, 'closed');
+  await eventually(
+    () => tree.locator('.sides').count(),
+    (count) => count === 0,
+    'closed',
+  );
 });
 
 test('calls that agree can be hidden', async ({ page }) => {
   const tree = page.getByRole('tree');
   await page.getByLabel('hide calls that agree').check();
-  await eventually(() => tree.innerText(), (text) => !text.includes('Functional.linear.7.forward'), 'hidden');
+  await eventually(
+    () => tree.innerText(),
+    (text) => !text.includes('Functional.linear.7.forward'),
+    'hidden',
+  );
   assert.match(await tree.innerText(), /Functional\.gelu\.2\.forward/);
 });

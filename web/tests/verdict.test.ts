@@ -4,7 +4,10 @@ import { eventually, pageTests, shows } from './support/cases.ts';
 const test = pageTests({});
 
 test('the first screen answers what broke, where, how sure and what to do', async ({ page }) => {
-  assert.equal(await page.locator('h1').innerText(), 'Functional.gelu.2 returns a different result from matching inputs.');
+  assert.equal(
+    await page.locator('h1').innerText(),
+    'Functional.gelu.2 returns a different result from matching inputs.',
+  );
   assert.match(await page.locator('.badge').innerText(), /DIFFER/);
   const card = await page.locator('[data-field="first-divergence"]').innerText();
   for (const text of [

@@ -9,6 +9,7 @@ export interface Painting {
   first: number | null;
   selected: number | null;
   hovered: number | null;
+  hasPasses: boolean;
   showForward: boolean;
   showBackward: boolean;
   colour: (property: string) => string;
@@ -26,20 +27,22 @@ export function paintBackground(plot: uPlot, painting: Painting): void {
   canvas.save();
   clip(canvas, bbox);
 
-  eachPass(series, from, to, (start, end, isBackward) => {
-    const [x, right] = [left(start), left(end)];
-    if (isBackward) {
-      canvas.fillStyle = colour('--shade');
-      canvas.fillRect(x, bbox.top, right - x, bbox.height);
-    }
-    const middle = (Math.max(x, bbox.left) + Math.min(right, bbox.left + bbox.width)) / 2;
-    if (right - x > 70 * devicePixelRatio) {
-      canvas.fillStyle = colour('--ink-3');
-      canvas.font = `${11 * devicePixelRatio}px ${colour('--sans')}`;
-      canvas.textAlign = 'center';
-      canvas.fillText(isBackward ? 'backward' : 'forward', middle, bbox.top + 13 * devicePixelRatio);
-    }
-  });
+  // Tensors of a file belong to no pass.
+  if (painting.hasPasses)
+    eachPass(series, from, to, (start, end, isBackward) => {
+      const [x, right] = [left(start), left(end)];
+      if (isBackward) {
+        canvas.fillStyle = colour('--shade');
+        canvas.fillRect(x, bbox.top, right - x, bbox.height);
+      }
+      const middle = (Math.max(x, bbox.left) + Math.min(right, bbox.left + bbox.width)) / 2;
+      if (right - x > 54 * devicePixelRatio) {
+        canvas.fillStyle = colour('--ink-3');
+        canvas.font = `${11 * devicePixelRatio}px ${colour('--sans')}`;
+        canvas.textAlign = 'center';
+        canvas.fillText(isBackward ? 'backward' : 'forward', middle, bbox.top + 13 * devicePixelRatio);
+      }
+    });
 
   canvas.fillStyle = colour('--band');
   canvas.beginPath();
@@ -131,18 +134,31 @@ function visibleRange(plot: uPlot, count: number): [number, number] {
   return [Math.max(0, Math.floor(min ?? 0)), Math.min(count, Math.ceil(max ?? 0) + 1)];
 }
 
+/** Forward calls that take less than this of the view belong to the backward pass around them, which makes such calls. */
+const SHORT_PASS = 0.08;
+
 function eachPass(
   series: Series,
   from: number,
   to: number,
   visit: (start: number, end: number, isBackward: boolean) => void,
 ): void {
+  const passes: { start: number; end: number; isBackward: boolean }[] = [];
+  const add = (start: number, end: number, isBackward: boolean) => {
+    const [earlier, last] = passes.slice(-2);
+    const isAround = isBackward && earlier?.isBackward && last && last.end - last.start < (to - from) * SHORT_PASS;
+    if (isAround) {
+      passes.pop();
+      earlier.end = end;
+    } else passes.push({ start, end, isBackward });
+  };
   let start = from;
   for (let call = from; call <= to; call += 1) {
     if (call < to && series.backward[call] === series.backward[start]) continue;
-    if (call > start) visit(start, call, series.backward[start] === 1);
+    if (call > start) add(start, call, series.backward[start] === 1);
     start = call;
   }
+  for (const pass of passes) visit(pass.start, pass.end, pass.isBackward);
 }
 
 function line(plot: uPlot, call: number, colour: string, dash: number[], width: number): void {

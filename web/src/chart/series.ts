@@ -17,6 +17,11 @@ export interface Series {
   readonly notFiniteAt: number;
 }
 
+/** Gradients of parameters arrive in the backward pass. */
+function isBackward(pass: string): boolean {
+  return pass === 'backward' || pass === 'parameters_grad';
+}
+
 export function seriesOf(calls: Calls, field: CallField): Series {
   const count = calls.length;
   const measured = new Float64Array(count);
@@ -31,7 +36,7 @@ export function seriesOf(calls: Calls, field: CallField): Series {
     measured[call] = value;
     isMissing[call] = calls.value(field, call) === null ? 1 : 0;
     floor[call] = calls.number('expected', call);
-    backward[call] = calls.text('pass', call) === 'forward' ? 0 : 1;
+    backward[call] = isBackward(calls.text('pass', call)) ? 1 : 0;
     marks.push(calls.mark(call));
     for (const one of [value, floor[call] ?? NaN]) {
       const power = Math.log10(Math.abs(one));

@@ -33,7 +33,7 @@ export function neighbourhoodOf(flow: FlowIndex, centre: number, distance: numbe
   // Origins come before the calls that use them, so that every edge leads forward.
   for (const call of order) {
     const own: { name: string; node: number }[] = [];
-    for (const { name } of call === centre || distance > 1 || order.length < 40 ? flow.origins(call) : []) {
+    for (const { name } of call === centre ? flow.origins(call) : []) {
       if (nodes.length >= 2 * MAX_NODES || own.some((one) => one.name === name)) continue;
       own.push({ name, node: nodes.length });
       nodes.push({ call: null, origin: name, hiddenProducers: 0, hiddenConsumers: 0 });

@@ -30,6 +30,11 @@ export class Page {
     readonly manifest: Manifest,
   ) {}
 
+  /** What one "call" of this page is. */
+  get noun(): 'call' | 'tensor' {
+    return this.manifest.kind === 'tensors' ? 'tensor' : 'call';
+  }
+
   get rank() {
     return this.manifest.ranks[this.view?.number ?? 0];
   }

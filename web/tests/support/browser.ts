@@ -62,6 +62,13 @@ export class Browser {
     return this.openAddress(this.#write(html), fragment);
   }
 
+  /** Opens a page that cannot be shown. */
+  async openDamaged(html: string): Promise<{ page: Page }> {
+    const page = await this.#context.newPage();
+    await page.goto(this.#write(html));
+    return { page };
+  }
+
   async openAddress(address: string, fragment = ''): Promise<OpenPage> {
     const page = await this.#context.newPage();
     const complaints: string[] = [];

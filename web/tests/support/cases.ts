@@ -51,4 +51,9 @@ export async function eventually<T>(read: () => Promise<T>, isDone: (value: T) =
   }
 }
 
-export const shows = (page: Page, name: string) => eventually(() => selectedCall(page), (one) => one === name, `selected ${name}`);
+export const shows = (page: Page, name: string) =>
+  eventually(
+    () => selectedCall(page),
+    (one) => one === name,
+    `selected ${name}`,
+  );

@@ -256,7 +256,7 @@ function histogramOf(shift: number): number[] {
   return Array.from({ length: 40 }, (_, bin) => Math.round(4096 * Math.exp(-(((bin - 20 - shift) / 6) ** 2))));
 }
 
-function detailOf(call: CallRecord): CallDetail {
+function detailOf(call: CallRecord, isPair: boolean): CallDetail {
   return {
     problems: [],
     entries: ['input.0', 'output.0'].map((entry, position) => ({
@@ -271,20 +271,26 @@ function detailOf(call: CallRecord): CallDetail {
         stats: { max: 3.2, min: -0.17, mean: 0.41, norm: 55.1, nan: 0, pos_inf: 0, neg_inf: 0, zeros: 12 },
         digest: 'a1b2c3d4',
       },
-      golden: {
-        name: `${call.name}.${entry}`,
-        dtype: 'float32',
-        shape: [8, 16, 32],
-        value: null,
-        source: null,
-        stats: { max: 3.19, min: -0.17, mean: 0.408, norm: 54.9, nan: 0, pos_inf: 0, neg_inf: 0, zeros: 12 },
-        digest: 'a1b2c3d5',
+      golden: !isPair
+        ? null
+        : {
+            name: `${call.name}.${entry}`,
+            dtype: 'float32',
+            shape: [8, 16, 32],
+            value: null,
+            source: null,
+            stats: { max: 3.19, min: -0.17, mean: 0.408, norm: 54.9, nan: 0, pos_inf: 0, neg_inf: 0, zeros: 12 },
+            digest: 'a1b2c3d5',
+          },
+      histogram: { min: -0.2, max: 3.2, target: histogramOf(position), golden: isPair ? histogramOf(0) : null },
+      magnitudes: {
+        from: -12,
+        target: histogramOf(1).slice(8, 24),
+        golden: isPair ? histogramOf(0).slice(8, 24) : null,
       },
-      histogram: { min: -0.2, max: 3.2, target: histogramOf(position), golden: histogramOf(0) },
-      magnitudes: { from: -12, target: histogramOf(1).slice(8, 24), golden: histogramOf(0).slice(8, 24) },
       errors: position === 0 ? null : { from: -24, counts: histogramOf(-4).slice(0, 20), zero: 210, not_finite: 0 },
       worst:
-        position === 0
+        position === 0 || !isPair
           ? []
           : [
               { index: [3, 7, 21], target: 1.7190001, golden: 1.7164, abs: 0.00255, rel: 0.00149 },
@@ -396,7 +402,8 @@ export function modelParts(options: ModelOptions = {}): PageParts {
           );
       });
       const detailed = kind === 'comparison' ? [first] : calls.map((_, at) => at);
-      for (const at of detailed) if (calls[at]) parts.set(`detail/${number}/${at}`, jsonPart(detailOf(calls[at])));
+      for (const at of detailed)
+        if (calls[at]) parts.set(`detail/${number}/${at}`, jsonPart(detailOf(calls[at], kind !== 'run')));
       if (first >= 0)
         divergences.push({
           rank: number,
