@@ -100,7 +100,8 @@ const OTHER_MARKS: readonly CallClass[] = [
     weight: 3,
     meaning: 'The two sides have nothing in common to compare.',
   },
-  { name: 'pass', shape: 'ring', colour: '--equal', weight: 1, meaning: 'Nothing was found.' },
+  { name: 'pass', shape: 'ring', colour: '--equal', weight: 1, meaning: 'It passes by the rule.' },
+  { name: 'no finding', shape: 'ring', colour: '--equal', weight: 1, meaning: 'Its values are ordinary.' },
 ];
 
 const UNKNOWN: CallClass = { name: '', shape: 'dash', colour: '--unknown', weight: 0, meaning: 'It has no class.' };

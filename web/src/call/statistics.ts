@@ -29,9 +29,10 @@ export function statisticsOf(manifest: Manifest, entry: EntryView): Statistic[] 
   if (!entry.detail) {
     manifest.columns.forEach(({ name }, at) => {
       const value = entry.values[at] ?? null;
-      const [, side, statistic] = /^(target|golden)_(.+)$/.exec(name) ?? [];
-      if (side === undefined || statistic === undefined || typeof value !== 'number') return;
-      (side === 'target' ? target : golden)[statistic] = value;
+      if (typeof value !== 'number') return;
+      const [, side, statistic = ''] = /^(target|golden)_(.+)$/.exec(name) ?? [];
+      if (side !== undefined) (side === 'target' ? target : golden)[statistic] = value;
+      else if (manifest.kind === 'run') target[name] = value;
     });
   }
   const names = new Set([...Object.keys(target), ...Object.keys(golden)]);

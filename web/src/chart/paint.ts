@@ -7,6 +7,7 @@ import type { Series } from './series.ts';
 export interface Painting {
   series: Series;
   first: number | null;
+  firstLabel: string;
   selected: number | null;
   hovered: number | null;
   hasPasses: boolean;
@@ -101,7 +102,7 @@ export function paintMarks(plot: uPlot, painting: Painting): void {
     canvas.lineWidth = 1.6 * ratio;
     canvas.stroke();
   }
-  if (first !== null) flag(plot, first, colour);
+  if (first !== null) flag(plot, first, painting.firstLabel, colour);
   canvas.restore();
 }
 
@@ -175,8 +176,8 @@ function line(plot: uPlot, call: number, colour: string, dash: number[], width: 
   canvas.restore();
 }
 
-/** The words "first divergence" beside its line, on the side with more room. */
-function flag(plot: uPlot, call: number, colour: (property: string) => string): void {
+/** Words beside the line of a call, on the side with more room. */
+function flag(plot: uPlot, call: number, text: string, colour: (property: string) => string): void {
   const { ctx: canvas, bbox } = plot;
   const ratio = devicePixelRatio;
   const x = plot.valToPos(call, 'x', true);
@@ -185,7 +186,7 @@ function flag(plot: uPlot, call: number, colour: (property: string) => string): 
   canvas.font = `600 ${11.5 * ratio}px ${colour('--sans')}`;
   canvas.textAlign = isLeft ? 'right' : 'left';
   canvas.fillStyle = colour('--diverged');
-  canvas.fillText('first divergence', x + (isLeft ? -6 : 6) * ratio, bbox.top + 28 * ratio);
+  canvas.fillText(text, x + (isLeft ? -6 : 6) * ratio, bbox.top + 28 * ratio);
 }
 
 function clip(canvas: CanvasRenderingContext2D, bbox: uPlot.BBox): void {

@@ -44,9 +44,10 @@ export class Calls {
     return numeric(this.value(field, call));
   }
 
-  /** The word that gives a call its mark: its class, the worst finding of a run, or the verdict of an older tool's rule. */
+  /** The word that gives a call its mark: the worst finding of a run, its class, or the verdict of an older tool's rule. */
   mark(call: number): string {
-    return this.text('class', call) || this.text('finding', call) || this.text('verdict', call);
+    if (this.#columns.has('finding')) return this.text('finding', call) || 'no finding';
+    return this.text('class', call) || this.text('verdict', call);
   }
 
   /** The rows of a call: the first and the one after the last. */

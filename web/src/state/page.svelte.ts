@@ -32,7 +32,8 @@ export class Page {
 
   /** What one "call" of this page is. */
   get noun(): 'call' | 'tensor' {
-    return this.manifest.kind === 'tensors' ? 'tensor' : 'call';
+    const isTensor = this.manifest.kind === 'tensors' || this.view?.calls.value('pass', 0) === 'saved';
+    return isTensor ? 'tensor' : 'call';
   }
 
   get rank() {
