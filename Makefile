@@ -39,6 +39,7 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates python -type
 # The page of reports. crates/report embeds it if it is there.
 PAGE := crates/report/page/index.html
 PAGE_READY := web/node_modules/.ready
+DEMO_PAGE := target/demo/report.html
 PAGE_SOURCES := $(wildcard web/*.ts web/*.js web/*.html) $(shell find web/src -type f)
 
 FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
@@ -81,8 +82,8 @@ test-rust: $(TOOLS_READY) ## Run the Rust tests (with cargo nextest where it is 
 test-python: $(FOR_TESTS_READY) ## Run the Python tests
 	$(PYTEST)
 
-test-web: $(PAGE) ## Test the page of reports in Chromium, and make the picture of the README (2 minutes; needs Node.js and Chromium)
-	cd web && npm run check && npm test
+test-web: $(PAGE) $(DEMO_PAGE) ## Test the page of reports in Chromium, and make the picture of the README (4 minutes; needs Node.js and Chromium)
+	cd web && npm run check && DEMO_PAGE=$(abspath $(DEMO_PAGE)) npm test
 
 test-torch-versions: $(FOR_TESTS_READY) .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
 	for release in oldest newest; do \
@@ -206,6 +207,11 @@ $(PAGE_READY): web/package.json web/package-lock.json
 	  || { echo "the page of reports is built with Node.js 20.19 or newer and npm: install both, then run make web again" >&2; exit 1; }
 	cd web && npm ci --no-audit --no-fund
 	@touch $@
+
+# The package must contain the page before the demo writes one.
+$(DEMO_PAGE): $(PAGE) examples/demo.py $(FOR_USE_READY)
+	mkdir -p $(dir $@)
+	$(BIN)/python examples/demo.py $(dir $@)
 
 $(PAGE): $(PAGE_READY) $(PAGE_SOURCES)
 	cd web && npm run build
