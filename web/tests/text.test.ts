@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { csvLine, disarm, pythonFloat } from '../src/text/csv.ts';
 import { exact, measured, powerOfTen } from '../src/text/number.ts';
-import { ending, shortened, visible } from '../src/text/visible.ts';
+import { codePlace, ending, shortened, visible } from '../src/text/visible.ts';
 
 test('characters without a glyph are shown by their number', () => {
   assert.equal(visible('a\u202eb\u200bc\nd'), 'a\\u{202e}b\\u{200b}c\\nd');
@@ -14,6 +14,16 @@ test('long names are shortened by characters, not by halves of them', () => {
   assert.equal(ending('👍'.repeat(10), 4), '…👍👍👍');
   assert.equal(shortened('abcdefghij', 6), 'ab…hij');
   assert.equal(ending('short', 10), 'short');
+});
+
+test('a line of code is shown with the last folder of its path', () => {
+  assert.equal(
+    codePlace('/home/me/project/src/model.py:48 forward: return a / b'),
+    '…/src/model.py:48 forward: return a / b',
+  );
+  assert.equal(codePlace('C:\\work\\src\\model.py:48 forward'), '…/src\\model.py:48 forward');
+  assert.equal(codePlace('src/model.py:48 forward: x'), 'src/model.py:48 forward: x');
+  assert.equal(codePlace('model.py:48'), 'model.py:48');
 });
 
 test('formulas are disarmed as in the sheets', () => {

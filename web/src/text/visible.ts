@@ -38,3 +38,8 @@ export function shortened(text: string, length: number): string {
   const head = Math.ceil((length - 1) * 0.4);
   return `${characters.slice(0, head).join('')}…${characters.slice(head + 1 - length).join('')}`;
 }
+
+/** A line of code without the folders that all files of a project share: `…/examples/demo.py:48 forward: …`. */
+export function codePlace(text: string): string {
+  return visible(text).replace(/^\S*[\\/]([^\\/\s]+[\\/][^\\/\s]+:\d+)/, '…/$1');
+}
