@@ -92,6 +92,13 @@ const OTHER_MARKS: readonly CallClass[] = [
     meaning: 'No gradient, or one of zeros, arrives.',
   },
   { name: 'fail', shape: 'diamond', colour: '--diverged', weight: 8, meaning: 'A row fails by the rule.' },
+  {
+    name: 'failed',
+    shape: 'diamond',
+    colour: '--diverged',
+    weight: 8,
+    meaning: 'The first row that fails by the rule.',
+  },
   { name: 'warn', shape: 'triangle', colour: '--inherited', weight: 4, meaning: 'A row is to be looked at.' },
   {
     name: 'not compared',

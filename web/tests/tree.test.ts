@@ -61,6 +61,10 @@ test('a region opens to the calls of both sides', async ({ page }) => {
   assert.match(await first.locator('[data-side="golden"]').innerText(), /Tensor\.glu\.0/);
   await first.locator('[data-side="golden"]').click();
   await shows(page, 'Tensor.glu.0.forward');
+  assert.match(
+    await page.locator('[data-field="region"]').innerText(),
+    /2 calls in the target, 1 in the golden\. A different route/,
+  );
   await region.click();
   await eventually(
     () => tree.locator('.sides').count(),

@@ -46,8 +46,9 @@ export async function readCall(page: Page, rank: number, call: number): Promise<
   for (let row = from; row < to; row += 1) {
     const values = byColumn.map((column) => column[row - from] ?? null);
     const entry = textOf(values[entryColumn] ?? null);
-    const own = details.get(row) ?? details.get(entry) ?? null;
-    if (own) details.delete(own.row ?? own.entry);
+    const key = details.has(row) ? row : keyByName(details, entry);
+    const own = key === undefined ? null : (details.get(key) ?? null);
+    if (key !== undefined) details.delete(key);
     entries.push({ key: `row${row}`, entry, group: groupOf(entry), row, values, detail: own });
   }
   for (const one of details.values()) {
@@ -63,6 +64,12 @@ export async function readCall(page: Page, rank: number, call: number): Promise<
   const problems = [...(detail?.problems ?? [])];
   if (end > to) problems.push(`${end - to} more rows of this call are in the table.`);
   return { call, entries, problems, missing: detail ? null : page.manifest.missing_details };
+}
+
+/** Sheets of older tools have the whole name of an entry where details have its end: `….forward.output.0`. */
+function keyByName(details: ReadonlyMap<string | number, EntryDetail>, entry: string): string | number | undefined {
+  if (details.has(entry)) return entry;
+  return [...details.keys()].find((key) => typeof key === 'string' && entry.endsWith(`.${key}`));
 }
 
 async function readDetail(page: Page, rank: number, call: number): Promise<CallDetail | null> {
