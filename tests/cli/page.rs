@@ -106,7 +106,7 @@ fn a_page_shows_the_whole_result() {
     }
     let place = wrong_mul();
     place.run(&["compare", "t", "g", "-o", "out"]);
-    let (ran, parts) = reported(&place, &["out"]);
+    let (ran, parts) = reported(&place, &["out", "--dumps"]);
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("wrote page.html\n", ""));
     let manifest = document(&parts, "manifest");
     assert_eq!(manifest["kind"], "comparison");
@@ -155,7 +155,7 @@ fn a_result_without_its_dumps_is_still_a_page() {
     for side in ["t", "g"] {
         std::fs::remove_dir_all(place.path(side)).unwrap();
     }
-    let (ran, parts) = reported(&place, &["elsewhere/moved"]);
+    let (ran, parts) = reported(&place, &["elsewhere/moved", "--dumps"]);
     assert!(
         ran.err.starts_with("note: No stacks, data flow and values of tensors: the target cannot be read: "),
         "{}",
@@ -169,14 +169,17 @@ fn a_result_without_its_dumps_is_still_a_page() {
 }
 
 #[test]
-fn dumps_are_left_out_on_request() {
+fn dumps_that_a_result_names_are_read_on_request_alone() {
     if !has_page() {
         return;
     }
     let place = wrong_mul();
     place.run(&["compare", "t", "g", "-o", "out"]);
-    let (ran, parts) = reported(&place, &["out", "--no-dumps", "--json"]);
-    assert_eq!((ran.json(), ran.err.as_str()), (json!({ "page": "page.html", "notes": [] }), ""));
+    let (ran, parts) = reported(&place, &["out", "--json"]);
+    let note = "No stacks, data flow and values of tensors: the dumps that the result names were not read; --dumps reads them.";
+    assert_eq!(ran.json(), json!({ "page": "page.html", "notes": [note] }));
+    assert_eq!(ran.err, format!("note: {note}\n"));
+    assert_eq!(document(&parts, "manifest")["view_command"], "ulpscope view out --dumps");
     assert!(!parts.keys().any(|name| name.starts_with("detail/")));
 }
 
@@ -195,7 +198,7 @@ fn files_outside_of_a_result_are_not_read() {
         }
         result["ranks"][0]["files"] = json!([name]);
         place.put_text("out/result.json", &result.to_string());
-        let (ran, parts) = reported(&place, &["out", "--no-dumps"]);
+        let (ran, parts) = reported(&place, &["out"]);
         assert!(ran.err.contains("the sheet with all 4 rows is not beside out/result.json"), "{}", ran.err);
         assert_eq!(column(&parts["calls/0/name"]), ["Torch.mul.0.forward"]);
     }
@@ -314,7 +317,7 @@ impl Drop for Viewed {
 
 impl Viewed {
     fn of(place: &Workspace, source: &str) -> Viewed {
-        let mut command = place.command(&["view", source]);
+        let mut command = place.command(&["view", source, "--dumps"]);
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -430,7 +433,7 @@ fn the_memory_of_a_page_does_not_grow_with_the_rows() {
             .map(|copy| format!("{}\n", row.replace("output.0", &format!("output.{copy}"))))
             .collect();
         place.put_text(&sheet, &format!("{header}\n{many}"));
-        let ran = crate::peak::run(place.command(&["report", "out", "--no-dumps", "-o", "page.html"]));
+        let ran = crate::peak::run(place.command(&["report", "out", "-o", "page.html"]));
         assert_eq!(ran.code, 0, "{}", ran.err);
         ran.memory
     };

@@ -1,6 +1,7 @@
 //! The calls of a rank, as its rows show them.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ulpscope_report::page::ColumnValue;
 
@@ -45,6 +46,8 @@ pub(crate) struct CallRecord {
     pub(crate) gravity: Gravity,
     pub(crate) row: u64,
     pub(crate) rows: u64,
+    /// Hashes of the names of its entries, row by row.
+    pub(crate) entries: Vec<u64>,
     pub(crate) error: Option<f64>,
     pub(crate) expected: Option<f64>,
     pub(crate) code: Option<String>,
@@ -129,7 +132,12 @@ impl CallCollector {
         let [target, golden] = layout.names.map(text);
         let name = text(layout.call).unwrap_or_else(|| target.or(golden).map_or("", call_of_entry));
         let entry = text(layout.entry).or(target).or(golden).unwrap_or_default();
-        let has = [target.is_some(), golden.is_some()];
+        let verdict = text(layout.verdict).unwrap_or_default();
+        // The row of a call without a counterpart stands for all its entries.
+        let has = match [target.is_some(), golden.is_some()] {
+            [false, false] => [verdict == "only in target", verdict == "only in golden"],
+            has => has,
+        };
         let is_new = match self.calls.last() {
             Some(last) => last.name != name || self.entries.contains(entry),
             None => true,
@@ -146,6 +154,7 @@ impl CallCollector {
                 gravity: Gravity::default(),
                 row: self.rows,
                 rows: 0,
+                entries: Vec::new(),
                 error: None,
                 expected: None,
                 code: text(layout.code).map(str::to_owned),
@@ -155,11 +164,11 @@ impl CallCollector {
         self.rows += 1;
         let Some(call) = self.calls.last_mut() else { return };
         call.rows += 1;
+        call.entries.push(target.or(golden).map_or(0, hashed));
         call.sides = [call.sides[0] || has[0], call.sides[1] || has[1]];
         if call.golden.is_none() {
             call.golden = golden.map(|golden| call_of_entry(golden).to_owned());
         }
-        let verdict = text(layout.verdict).unwrap_or_default();
         let is_result = !entry.starts_with("input") && !entry.starts_with("parameter.");
         call.gravity = call.gravity.max(gravity(verdict, call.class.as_deref(), is_result));
         let expected = number(layout.expected);
@@ -182,6 +191,13 @@ impl CallCollector {
     }
 }
 
+/// A short stand-in for a name: a page may have millions of rows.
+pub(crate) fn hashed(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// How far apart two tensors are at least, by their norms.
 fn difference_of_norms(norms: [Option<f64>; 2]) -> Option<f64> {
     let [Some(target), Some(golden)] = norms else { return None };
@@ -196,12 +212,17 @@ fn gravity(verdict: &str, class: Option<&str>, is_result: bool) -> Gravity {
         Some("diverged here" | "origin differs" | "non-finite born here" | "different program")
     );
     match verdict {
-        "equal" | "noise" | "pass" | "Yes" | "Same" | "" => Gravity::Pass,
-        "not compared" | "None" | "unsupported" => Gravity::NotCompared,
         "differs" if is_finding && is_result => Gravity::Fail,
         "differs" | "not finite" | "both NaN" | "only in target" | "only in golden" => Gravity::Warn,
-        "warning" | "Warning" => Gravity::Warn,
-        _ => Gravity::Fail,
+        "inherited" | "unexplained" => Gravity::Fail,
+        "not compared" => Gravity::NotCompared,
+        // The words of older tools.
+        "No" | "error" | "Different" => Gravity::Fail,
+        "warning" => Gravity::Warn,
+        "Nan" | "None" | "unsupported" => Gravity::NotCompared,
+        // The row that shows what its call did.
+        verdict if is_finding && class == Some(verdict) => Gravity::Fail,
+        _ => Gravity::Pass,
     }
 }
 
@@ -249,8 +270,8 @@ mod tests {
                 "F.a.0.forward.output.0",
                 "F.b.0.forward.output.0",
             ],
-            ["F.c.0.forward", "output.0", "only in target", "", "", "F.c.0.forward.output.0", ""],
-            ["F.c.0.forward", "output.0", "only in golden", "", "", "", "F.c.0.forward.output.0"],
+            ["F.c.0.forward", "", "only in target", "", "", "", ""],
+            ["F.c.0.forward", "", "only in golden", "", "", "", ""],
         ]);
         assert_eq!(calls.len(), 3);
         assert_eq!((calls[0].row, calls[0].rows), (0, 2));

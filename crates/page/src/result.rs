@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use ulpscope_formats::{Access, Bytes};
 use ulpscope_report::page::ColumnValue;
 use ulpscope_report::{Cell, Row, sheet};
-use ulpscope_session::bounded_json;
+use ulpscope_session::{bounded_json, quoted};
 
 use crate::error::PageError;
 
@@ -23,6 +23,11 @@ pub trait ResultRows {
 
     /// Passes on the rows of a pair of ranks, by its number in the document. Returns a note if these are not all rows.
     fn each_row(&self, rank: usize, receive: &mut RowReceiver<'_>) -> Result<Option<String>, PageError>;
+
+    /// The command that shows all details, if there is one.
+    fn view_command(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A `result.json` and the sheets beside it.
@@ -80,6 +85,11 @@ impl ResultRows for ResultFolder {
             receive(columns, &values);
         })?;
         Ok(None)
+    }
+
+    fn view_command(&self) -> Option<String> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Some(format!("ulpscope view {} --dumps", quoted(folder.unwrap_or(Path::new(".")))))
     }
 }
 

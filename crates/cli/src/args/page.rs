@@ -12,9 +12,10 @@ pub(crate) struct PageArgs {
     #[arg(value_name = "RESULT|DUMP")]
     pub(crate) source: PathBuf,
 
-    /// Do not read the dumps that a result names: the page has no stacks, data flow and values of tensors
-    #[arg(long = "no-dumps")]
-    pub(crate) no_dumps: bool,
+    /// Read the dumps that a result names, too: for stacks, data flow and values of tensors. Only for a result that you
+    /// trust: it may name any folder
+    #[arg(long)]
+    pub(crate) dumps: bool,
 
     /// Steps of a dump to show, such as 0,2,4-6 [default: all]
     #[arg(long, value_name = "N")]
@@ -36,8 +37,8 @@ pub(crate) struct PageArgs {
 /// Write a page that shows a comparison or a dump: one html file, which needs no network
 ///
 /// Of a comparison: the verdict, the first divergence, the error of every call, the modules of both sides, the details of
-/// calls, and every row. Stacks, data flow and values of tensors are read from the dumps that the result names, if they
-/// are still there. Of a dump: its statistics by call and step, NaN and infinity, dead and saturated layers, gradients.
+/// calls, and every row. With --dumps, stacks, data flow and values of tensors are read from the dumps that the result
+/// names, if they are still there. Of a dump: its statistics by call and step, NaN and infinity, dead and saturated layers, gradients.
 #[derive(Debug, Args)]
 #[command(after_help = REPORT_EXAMPLES)]
 pub(crate) struct ReportArgs {
@@ -51,9 +52,8 @@ pub(crate) struct ReportArgs {
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
-  ulpscope report result/ -o report.html
+  ulpscope report result/ --dumps -o report.html
   ulpscope report dump/ -o run.html
-  ulpscope report result/ --no-dumps -o report.html
 
 Exit codes:
   0  the page was written
@@ -62,7 +62,7 @@ Exit codes:
 /// Show a comparison or a dump in a browser, from a server on this machine
 ///
 /// The same page as ulpscope report writes. The browser reads what is in view, so that a million rows open at once, and
-/// details of any call are read from the dumps while they are there. Only this machine can connect, and only with the
+/// with --dumps, details of any call are read from the dumps while they are there. Only this machine can connect, and only with the
 /// address that is printed. Ctrl-C ends it.
 #[derive(Debug, Args)]
 #[command(after_help = VIEW_EXAMPLES)]
@@ -77,7 +77,7 @@ pub(crate) struct ViewArgs {
 
 const VIEW_EXAMPLES: &str = "\
 Examples:
-  ulpscope view result/
+  ulpscope view result/ --dumps
   ulpscope view result/ --port 8080
 
 Exit codes:

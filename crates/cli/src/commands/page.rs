@@ -38,7 +38,7 @@ impl From<PageArgs> for PageSource {
             |numbers: Option<NumberRanges>| numbers.map(|NumberRanges(numbers)| numbers).unwrap_or_default();
         PageSource {
             path: args.source,
-            dumps: !args.no_dumps,
+            dumps: args.dumps,
             select: Select { steps: chosen(args.step), ranks: chosen(args.rank) },
             language: args.lang,
             json: args.json,

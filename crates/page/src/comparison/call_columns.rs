@@ -34,7 +34,11 @@ pub(super) fn write(
         add(field, &mut column)
     };
     texts("name", &|call| Some(call.name.clone()))?;
-    texts("golden", &|call| call.golden.clone().filter(|_| call.sides[1]))?;
+    texts("golden", &|call| match call.sides {
+        [_, false] => None,
+        [true, true] => call.golden.clone(),
+        [false, true] => Some(call.name.clone()),
+    })?;
     texts("side", &|call| Some(call.side().to_owned()))?;
     texts("pass", &|call| Some(call.place.pass.to_owned()))?;
     texts("op", &|call| Some(call.place.op.clone()))?;

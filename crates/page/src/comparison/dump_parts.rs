@@ -34,12 +34,12 @@ pub(super) fn numbers(call: &CallRecord, opened: &[NamedRank; 2]) -> [Option<usi
 
 /// A call in the dumps.
 pub(super) fn place<'a>(
-    call: &CallRecord,
+    call: &'a CallRecord,
     numbers: [Option<usize>; 2],
     opened: &'a [NamedRank; 2],
 ) -> CallPlace<'a> {
     let side = |at: usize| numbers[at].map(|number| (&opened[at].rank, number));
-    CallPlace { sides: [side(0), side(1)], rows: (call.row, call.rows) }
+    CallPlace { sides: [side(0), side(1)], rows: (call.row, call.rows), entries: &call.entries }
 }
 
 impl<'a> DumpParts<'a> {

@@ -29,8 +29,14 @@ const SHOWN: [&str; 12] = [
     "why",
 ];
 
-/// Columns of older tools that the table shows at first: the names, and the first numbers.
-const SHOWN_OF_OLDER: usize = 12;
+/// Columns of older tools that the table hides at first, besides those of one side.
+const HIDDEN_OF_OLDER: [&str; 4] = ["BENCH MD5", "Requires_grad Consistent", "NPU_Stack_Info", "Data_name"];
+
+/// Whether the table shows a column of an older tool at first: the name, the numbers and the verdict.
+fn is_shown_of_older(name: &str) -> bool {
+    let is_of_side = name.starts_with("NPU ") || name.starts_with("Bench ");
+    name == "NPU Name" || !is_of_side && !HIDDEN_OF_OLDER.contains(&name)
+}
 
 /// Notes in a page.
 const MAX_NOTES: usize = 200;
@@ -182,7 +188,7 @@ fn column_list(columns: &ColumnNames, is_native: bool) -> Vec<Json> {
     let column = |(number, name): (usize, &String)| {
         let meaning = known().find(|(known, _)| known == name).map(|(_, meaning)| *meaning);
         let is_number = columns.numbers[number] && !(is_native && is_text(name));
-        let is_shown = if is_native { SHOWN.contains(&name.as_str()) } else { number < SHOWN_OF_OLDER };
+        let is_shown = if is_native { SHOWN.contains(&name.as_str()) } else { is_shown_of_older(name) };
         json!({
             "name": name,
             "meaning": meaning.filter(|_| is_native).unwrap_or_default(),

@@ -56,7 +56,7 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
     let document = result.document();
     let dumps = match options.dumps {
         true => Dumps::of_document(document),
-        false => Err("the dumps were not read".to_owned()),
+        false => Err("the dumps that the result names were not read; --dumps reads them".to_owned()),
     };
     let mut builder = ComparisonBuilder {
         parts: Parts::with(if options.on_demand { Effort::Quick } else { Effort::Small }),
@@ -71,7 +71,7 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
         builder.rank(number, of_rank, result, ranks.len() > 1)?;
     }
     let mut missing = dumps.as_ref().err().map(|why| no_details(why));
-    builder.notes.extend(missing.clone().filter(|_| options.dumps));
+    builder.notes.extend(missing.clone());
     let mut live: Option<Box<dyn LiveParts>> = None;
     if let Ok(dumps) = dumps {
         if options.on_demand {
@@ -82,7 +82,7 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
             missing = builder.add_dumps(&dumps, document, ranks)?;
         }
     }
-    builder.finish(document, options, missing, live)
+    builder.finish(result, options, missing, live)
 }
 
 /// The first screen of the page of a result alone, as html that runs no script.
@@ -174,11 +174,12 @@ impl ComparisonBuilder {
 
     fn finish(
         mut self,
-        document: &Json,
+        result: &dyn ResultRows,
         options: PageOptions,
         missing: Option<String>,
         live: Option<Box<dyn LiveParts>>,
     ) -> Result<Page, PageError> {
+        let document = result.document();
         for (number, page) in self.pages.iter_mut().enumerate() {
             page.write_calls(number, &mut self.parts)?;
         }
@@ -204,6 +205,7 @@ impl ComparisonBuilder {
         about["trends"] = Json::Array(trends);
         about["details_on_demand"] = json!(live.is_some());
         about["missing_details"] = json!(missing);
+        about["view_command"] = json!(result.view_command().filter(|_| live.is_none()));
         if let Some(notes) = about["notes"].as_array_mut() {
             let more = self.notes.iter().filter(|note| Some(*note) != missing.as_ref());
             notes.extend(more.map(|note| json!(note)));

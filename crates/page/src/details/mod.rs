@@ -10,6 +10,7 @@ use ulpscope_dump::{Content, Entry, Rank};
 use ulpscope_formats::Tensor;
 use ulpscope_report::escape;
 
+use crate::calls::hashed;
 use crate::flow::position;
 
 /// Entries of a call that are shown.
@@ -22,6 +23,8 @@ pub(crate) struct CallPlace<'a> {
     pub(crate) sides: [Option<(&'a Rank, usize)>; 2],
     /// Its first row, and how many it has.
     pub(crate) rows: (u64, u64),
+    /// Hashes of the names of entries, row by row; empty if rows are in the order of entries.
+    pub(crate) entries: &'a [u64],
 }
 
 /// Details, and how many elements were read for them.
@@ -39,7 +42,6 @@ pub(crate) fn detail(place: CallPlace<'_>) -> Detail {
         rank.entries(call).map_err(|error| problems.push(said(&error.to_string()))).ok()
     };
     let (target, golden) = (read(place.sides[0]), read(place.sides[1]));
-    let is_one_run = place.sides[1].is_none();
     let (none, mapping) = (Vec::new(), Mapping::default());
     let (target, golden) = (target.as_ref().unwrap_or(&none), golden.as_ref().unwrap_or(&none));
     let mut elements = 0;
@@ -62,10 +64,14 @@ pub(crate) fn detail(place: CallPlace<'_>) -> Detail {
         let described =
             [0, 1].map(|at| sides[at].map(|entry| side::document(entry, read.stats[at].as_ref())));
         let [target, golden] = described;
-        let row = (!is_one_run || rows > 0).then_some(first + number as u64);
+        let named = [0, 1].map(|at| sides[at].map(|entry| hashed(&entry.name)));
+        let row = match place.entries {
+            [] => Some(number as u64).filter(|number| *number < rows),
+            names => names.iter().position(|name| named.contains(&Some(*name))).map(|row| row as u64),
+        };
         documents.push(json!({
             "entry": sides[0].or(sides[1]).map(|entry| said(&position(entry))),
-            "row": row.filter(|_| (number as u64) < rows),
+            "row": row.map(|row| first + row),
             "target": target,
             "golden": golden,
             "histogram": read.histogram,

@@ -40,7 +40,7 @@ impl LiveParts for LiveRun {
         let (rank, call) = (rank.parse::<usize>().ok()?, call.parse::<usize>().ok()?);
         let rows = *self.rows.get(rank)?.get(call)?;
         let opened = self.opened(rank)?;
-        let place = CallPlace { sides: [Some((&opened, call)), None], rows };
+        let place = CallPlace { sides: [Some((&opened, call)), None], rows, entries: &[] };
         Some(detail(place).document.to_string().into_bytes())
     }
 }

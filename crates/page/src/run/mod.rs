@@ -127,7 +127,7 @@ impl RunBuilder {
                 let chosen = reading.by_importance();
                 let of = |call: usize| {
                     let rows = (reading.calls[call].row, reading.calls[call].rows);
-                    detail(CallPlace { sides: [Some((&opened.rank, call)), None], rows })
+                    detail(CallPlace { sides: [Some((&opened.rank, call)), None], rows, entries: &[] })
                 };
                 budget.write(number, &chosen, of, &mut self.parts)?
             }
