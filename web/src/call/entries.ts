@@ -1,6 +1,5 @@
 /** The entries of a call: its rows, and what the dumps say of their values where that is included. */
 import { numeric, textOf, type Value } from '../data/column.ts';
-import { json } from '../data/parts.ts';
 import { type CallDetail, type EntryDetail, partName } from '../payload.ts';
 import type { Page } from '../state/page.svelte.ts';
 
@@ -72,11 +71,16 @@ function keyByName(details: ReadonlyMap<string | number, EntryDetail>, entry: st
   return [...details.keys()].find((key) => typeof key === 'string' && entry.endsWith(`.${key}`));
 }
 
+/** Rows are shown even where details cannot be read: why not is then a problem among others. */
 async function readDetail(page: Page, rank: number, call: number): Promise<CallDetail | null> {
-  const name = partName.detail(rank, call);
   const isThere = page.view?.calls.number('detail', call) === 1;
   if (!isThere && !page.manifest.details_on_demand) return null;
-  return json<CallDetail>(page.parts, name);
+  try {
+    const bytes = await page.parts.bytes(partName.detail(rank, call));
+    return bytes && (JSON.parse(new TextDecoder().decode(bytes)) as CallDetail);
+  } catch (error) {
+    return { entries: [], problems: [error instanceof Error ? error.message : String(error)] };
+  }
 }
 
 /** The column that names the entry: "entry", or the first one where an older tool's sheet has no such column. */

@@ -8,8 +8,6 @@ export interface Painting {
   series: Series;
   first: number | null;
   firstLabel: string;
-  selected: number | null;
-  hovered: number | null;
   hasPasses: boolean;
   showForward: boolean;
   showBackward: boolean;
@@ -23,8 +21,9 @@ export function paintBackground(plot: uPlot, painting: Painting): void {
   const { ctx: canvas, bbox } = plot;
   const { series, colour } = painting;
   const [from, to] = visibleRange(plot, series.y.length);
-  const left = (call: number) => plot.valToPos(call - 0.5, 'x', true);
-  const floorOf = bbox.top + bbox.height;
+  const places = placesOf(plot);
+  const left = (call: number) => places.x(call - 0.5);
+  const bottom = bbox.top + bbox.height;
   canvas.save();
   clip(canvas, bbox);
 
@@ -45,65 +44,70 @@ export function paintBackground(plot: uPlot, painting: Painting): void {
       }
     });
 
+  // One rectangle for all calls that share a column of pixels: the largest of their floors.
   canvas.fillStyle = colour('--band');
-  canvas.beginPath();
+  let column = -1;
+  let end = -1;
+  let top = bottom;
   for (let call = from; call < to; call += 1) {
     const floor = series.floor[call] ?? NaN;
     if (!(floor > 0)) continue;
-    const top = plot.valToPos(Math.log10(floor), 'y', true);
-    const x = Math.floor(left(call));
-    canvas.rect(x, top, Math.max(1, Math.ceil(left(call + 1)) - x), floorOf - top);
+    const at = Math.floor(left(call));
+    if (at !== column) {
+      canvas.fillRect(column, top, end - column, bottom - top);
+      [column, top] = [at, bottom];
+    }
+    end = Math.max(at + 1, Math.ceil(left(call + 1)));
+    top = Math.min(top, places.y(Math.log10(floor)));
   }
-  canvas.fill();
+  canvas.fillRect(column, top, end - column, bottom - top);
   canvas.restore();
 }
 
 export function paintMarks(plot: uPlot, painting: Painting): void {
   const { ctx: canvas, bbox } = plot;
-  const { series, colour, first, selected, hovered } = painting;
+  const { series, colour, first } = painting;
   const [from, to] = visibleRange(plot, series.y.length);
   const ratio = devicePixelRatio;
+  const places = placesOf(plot);
   canvas.save();
   clip(canvas, bbox);
   if (first !== null) line(plot, first, colour('--diverged'), [4 * ratio, 3 * ratio], 1.2 * ratio);
-  if (selected !== null) line(plot, selected, colour('--accent'), [], 1.4 * ratio);
 
-  const isMany = to - from > MANY;
-  const byWeight = new Map<string, number[]>();
+  const byMark = new Map<string, number[]>();
   for (let call = from; call < to; call += 1) {
     if (series.y[call] === null || !isShown(painting, call)) continue;
     const mark = series.marks[call] ?? '';
-    const list = byWeight.get(mark);
+    const list = byMark.get(mark);
     if (list) list.push(call);
-    else byWeight.set(mark, [call]);
+    else byMark.set(mark, [call]);
   }
-  const groups = [...byWeight].map(([mark, calls]) => ({ kind: classOf(mark), calls }));
+  const groups = [...byMark].map(([mark, calls]) => ({ kind: classOf(mark), calls }));
   groups.sort((a, b) => a.kind.weight - b.kind.weight);
   for (const { kind, calls } of groups) {
     canvas.fillStyle = canvas.strokeStyle = colour(kind.colour);
-    const isPlain = isMany && kind.weight < 5;
+    const isPlain = to - from > MANY && kind.weight < 5;
+    const taken = new Set<number>();
     for (const call of calls) {
-      const x = plot.valToPos(call, 'x', true);
-      const y = plot.valToPos(series.y[call] ?? 0, 'y', true);
+      const x = places.x(call);
+      const y = places.y(series.y[call] ?? 0);
+      // Marks of one class at one place look like one.
+      const spot = Math.round(x) * 65536 + Math.round(y);
+      if (taken.has(spot)) continue;
+      taken.add(spot);
       if (isPlain) canvas.fillRect(x - ratio, y - ratio, 2 * ratio, 2 * ratio);
       else drawShape(canvas, kind.shape, x, y, (kind.weight >= 5 ? 10 : 7) * ratio);
     }
   }
-
-  for (const [call, property, size] of [
-    [hovered, '--ink', 7],
-    [selected, '--accent', 8],
-  ] as const) {
-    const y = call === null ? null : series.y[call];
-    if (call === null || y === null || y === undefined) continue;
-    canvas.beginPath();
-    canvas.arc(plot.valToPos(call, 'x', true), plot.valToPos(y, 'y', true), size * ratio, 0, 2 * Math.PI);
-    canvas.strokeStyle = colour(property);
-    canvas.lineWidth = 1.6 * ratio;
-    canvas.stroke();
-  }
   if (first !== null) flag(plot, first, painting.firstLabel, colour);
   canvas.restore();
+}
+
+/** Both axes are linear in what they are given, so two points of each are enough. */
+function placesOf(plot: uPlot): { x: (call: number) => number; y: (value: number) => number } {
+  const [x0, y0] = [plot.valToPos(0, 'x', true), plot.valToPos(0, 'y', true)];
+  const [dx, dy] = [plot.valToPos(1, 'x', true) - x0, plot.valToPos(1, 'y', true) - y0];
+  return { x: (call) => x0 + call * dx, y: (value) => y0 + value * dy };
 }
 
 /** The call whose mark is nearest to a point in pixels of the page; null if none is near. */
