@@ -1,5 +1,6 @@
 //! One pair of ranks on the page.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
@@ -48,6 +49,7 @@ impl RankPage {
             })?;
         }
         let rows = chunks.finish()?;
+        add_sides(&mut collector.calls, of_rank);
         Ok((RankPage::of(collector, rows), note))
     }
 
@@ -185,6 +187,23 @@ impl RankPage {
             "first_call": first,
             "notes": of_rank["notes"].as_array().cloned().unwrap_or_default(),
         })
+    }
+}
+
+/// The sides of calls whose row has neither a name nor a word for them: those that diverged, and have no counterpart.
+fn add_sides(calls: &mut [CallRecord], of_rank: &Json) {
+    let lone = of_rank["partnerless"].as_array().map_or(&[] as &[Json], Vec::as_slice);
+    let mut by_name: HashMap<&str, Vec<bool>> = HashMap::new();
+    for one in lone.iter().rev() {
+        if let Some(name) = one["name"].as_str() {
+            by_name.entry(name).or_default().push(one["side"] == "target");
+        }
+    }
+    for call in calls.iter_mut().filter(|call| call.sides == [false; 2]) {
+        // Two of one name, one on each side, are listed in the order of their rows.
+        if let Some(is_target) = by_name.get_mut(call.name.as_str()).and_then(Vec::pop) {
+            call.sides = [is_target, !is_target];
+        }
     }
 }
 
