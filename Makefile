@@ -36,6 +36,12 @@ UV := $(or $(shell command -v uv),.tools/bin/uv)
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates python -type f \
 	\( -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py' -o -name '*.pyi' \) -not -path '*/tests/*')
 
+# The page of reports. crates/report embeds it if it is there.
+PAGE := crates/report/page/index.html
+PAGE_READY := web/node_modules/.ready
+DEMO_PAGE := target/demo/report.html
+PAGE_SOURCES := $(wildcard web/*.ts web/*.js web/*.html) $(shell find web/src -type f)
+
 FUZZ_TARGETS := $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 
 # Every core, but no more memory than a laptop has: each process imports torch. The tests of a file share dumps, so one
@@ -51,7 +57,7 @@ WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(absp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-fast test-rust test-python test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove ports
+.PHONY: help setup demo web test test-fast test-rust test-python test-web test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove ports
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,18 +67,23 @@ setup: $(FOR_USE_READY) ## Create .venv with the development tools and the built
 demo: setup ## Train a small model twice, once with a fault in one layer, and find it
 	$(BIN)/python examples/demo.py
 
+web: $(PAGE) ## Build the page of reports into one html file, which the package then contains (needs Node.js)
+
 test: test-rust test-python ## Run every test (20 minutes on 2 cores, with what it builds and installs)
 
 test-fast: $(FOR_TESTS_READY) ## Run the Python tests of the working loop: none that is slow, distributed, peer or gpu (5 minutes)
 	$(PYTEST) -m 'not (slow or distributed or peer or gpu)'
 
-test-rust: $(TOOLS_READY) ## Run the Rust tests (with cargo nextest where it is installed)
+test-rust: $(TOOLS_READY) $(if $(shell command -v npm),$(PAGE)) ## Run the Rust tests (with cargo nextest where it is installed)
 	@if cargo nextest --version >/dev/null 2>&1; \
 	then cargo nextest run --workspace --locked; \
 	else cargo test --workspace --locked --quiet; fi
 
 test-python: $(FOR_TESTS_READY) ## Run the Python tests
 	$(PYTEST)
+
+test-web: $(PAGE) $(DEMO_PAGE) ## Test the page of reports in Chromium, and make the picture of the README (4 minutes; needs Node.js and Chromium)
+	cd web && npm run check && DEMO_PAGE=$(abspath $(DEMO_PAGE)) npm test
 
 test-torch-versions: $(FOR_TESTS_READY) .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
 	for release in oldest newest; do \
@@ -169,7 +180,7 @@ fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust a
 	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 || exit 1; \
 	done
 
-wheels: .venv-wheels/.ready ## Build the wheels into dist/, for x86-64 and, where Rust has the target, ARM64
+wheels: .venv-wheels/.ready $(PAGE) ## Build the wheels into dist/, for x86-64 and, where Rust has the target, ARM64
 	@rm -f dist/*.whl
 	@for target in $(filter-out $(WHEEL_TARGETS),$(ALL_WHEEL_TARGETS)); do \
 	  echo "no wheel for $$target: rustup target add $$target, or name it in WHEEL_TARGETS"; \
@@ -179,7 +190,7 @@ wheels: .venv-wheels/.ready ## Build the wheels into dist/, for x86-64 and, wher
 	    --target $$target --out dist || exit 1; \
 	done
 
-sdist: .venv-wheels/.ready ## Build the source distribution into dist/
+sdist: .venv-wheels/.ready $(PAGE) ## Build the source distribution into dist/
 	@rm -f dist/*.tar.gz
 	$(WITH_WHEEL_TOOLS) maturin sdist --out dist
 
@@ -188,7 +199,22 @@ check-packages: ## Install each package of dist/ that runs here into an empty en
 
 clean: ## Remove everything that was built
 	cargo clean
-	rm -rf $(VENV) .venv-torch-* .venv-ports-* .venv-wheels .tools dist fuzz/target python/ulpscope/_core*.so
+	rm -rf $(VENV) .venv-torch-* .venv-ports-* .venv-wheels .tools dist fuzz/target python/ulpscope/_core*.so web/node_modules crates/report/page
+
+$(PAGE_READY): web/package.json web/package-lock.json
+	@node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major > 20 || (major == 20 && minor >= 19) ? 0 : 1)' 2>/dev/null \
+	  && command -v npm >/dev/null \
+	  || { echo "the page of reports is built with Node.js 20.19 or newer and npm: install both, then run make web again" >&2; exit 1; }
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
+
+# The package must contain the page before the demo writes one.
+$(DEMO_PAGE): $(PAGE) examples/demo.py $(FOR_TESTS_READY)
+	mkdir -p $(dir $@)
+	$(BIN)/python examples/demo.py $(dir $@)
+
+$(PAGE): $(PAGE_READY) $(PAGE_SOURCES)
+	cd web && npm run build
 
 .tools/bin/uv:
 	$(PYTHON) -m venv .tools
@@ -216,7 +242,8 @@ $(TOOLS_READY): requirements-dev.txt requirements-integrations.txt | $(filter .t
 	$(UV) pip install --quiet --python .venv-wheels/bin/python -r requirements-wheels.txt
 	@touch $@
 
-$(FOR_USE_READY) $(FOR_TESTS_READY): $(TOOLS_READY) $(SOURCES)
+# Without Node.js the package is built without the page, and says so where a page is asked for.
+$(FOR_USE_READY) $(FOR_TESTS_READY): $(TOOLS_READY) $(SOURCES) $(if $(shell command -v npm),$(PAGE))
 	@rm -f $(FOR_USE_READY) $(FOR_TESTS_READY)
 	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV=$(abspath $(VENV)) \
 	  $(BIN)/maturin develop $(if $(filter $(FOR_USE_READY),$@),--release) --uv --quiet --locked

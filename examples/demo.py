@@ -65,6 +65,15 @@ def train(dump: Path, kernels: list[type[torch.autograd.Function]]) -> list[str]
     return losses
 
 
+def write_page(result: ulpscope.Comparison, folder: Path) -> str:
+    page = folder / ("report.html" if len(sys.argv) > 1 else "ulpscope-demo.html")
+    try:
+        result.to_html(page)
+    except OSError as error:  # A build without the page says how to get it.
+        return f"no page: {error}"
+    return f"the whole result as a page, to open in a browser: {page}"
+
+
 def main() -> int:
     right, wrong = kernel(1.702), kernel(1.719)
     builds = [wrong if number == FAULTY_LAYER else right for number in range(LAYERS)]
@@ -74,10 +83,12 @@ def main() -> int:
         print("target losses", *train(Path(folder, "target"), builds))
         result = ulpscope.compare(Path(folder, "target"), Path(folder, "golden"))
         first = result.first_divergence
+        page = write_page(result, Path(folder if len(sys.argv) > 1 else tempfile.gettempdir()))
     assert first is not None, "no divergence was found"
     print(f"planted in the kernel of layer {FAULTY_LAYER}; found:\n\n{result.explain()}")
     if len(sys.argv) == 1:
         print("these dumps are deleted now; to go on with them, name a folder: examples/demo.py FOLDER")
+    print(page)
     return 0 if f"Module.1.{FAULTY_LAYER}." in str(first.module) and "gelu" in str(first.code) else 1
 
 

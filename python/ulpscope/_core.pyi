@@ -152,6 +152,11 @@ class Comparison:
         """Writes the rows in the format that ``path`` ends in, such as .csv or .xlsx."""
     def to_json(self, path: _Path | None = None) -> str:
         """Returns everything, including rows, as JSON text; also writes it to ``path`` if given."""
+    def to_html(self, path: _Path | None = None, *, dumps: bool = True) -> str:
+        """Returns everything as one html page, which needs no network; also writes it to ``path`` if given.
+
+        ``dumps``: whether stacks, data flow and values of tensors are read from the dumps, if they are still there.
+        """
     def to_pandas(self) -> Any:
         """Returns the rows as a pandas ``DataFrame``."""
     def _repr_html_(self) -> str: ...

@@ -27,6 +27,8 @@ fn every_subcommand_shows_examples() {
     let commands = [
         "compare",
         "explain",
+        "report",
+        "view",
         "stats",
         "diff",
         "convert",

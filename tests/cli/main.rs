@@ -16,6 +16,7 @@ mod memory;
 mod merge;
 mod no_hangs;
 mod overflow;
+mod page;
 mod passed_over;
 #[cfg(target_os = "linux")]
 mod peak;

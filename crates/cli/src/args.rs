@@ -6,6 +6,7 @@ mod convert;
 mod dumps;
 mod graph;
 mod network_options;
+mod page;
 mod pkl_style;
 mod precision_tool;
 mod run_options;
@@ -28,6 +29,7 @@ pub(crate) use dumps::{DumpArgs, LsArgs, OverflowArgs, ShowArgs};
 pub(crate) use graph::{
     GraphArgs, GraphCastsArgs, GraphCommand, GraphDiffArgs, GraphDrawArgs, GraphInfoArgs, GraphLsArgs,
 };
+pub(crate) use page::{PageArgs, ReportArgs, ViewArgs};
 pub(crate) use precision_tool::{PrecisionToolAction, PrecisionToolArgs};
 pub(crate) use run_options::with_python_options;
 pub(crate) use shell::ShellArgs;
@@ -105,6 +107,8 @@ impl Low {
             | Command::Man(_) => false,
             Command::Compare(args) => args.json,
             Command::Explain(args) => args.json,
+            Command::Report(args) => args.page.json,
+            Command::View(args) => args.page.json,
             Command::Stats(args) => args.json,
             Command::Diff(args) => args.json,
             Command::Convert(args) => args.json,
@@ -145,6 +149,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     Compare(Box<CompareArgs>),
     Explain(ExplainArgs),
+    Report(ReportArgs),
+    View(ViewArgs),
     Stats(StatsArgs),
     Diff(DiffArgs),
     Convert(ConvertArgs),

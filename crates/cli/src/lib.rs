@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod python;
 mod records;
+mod result_document;
 mod result_files;
 mod session_input;
 mod source;
@@ -114,6 +115,8 @@ fn execute(
                 None => commands::compare::Compare::try_from(*args)?.run(prover.as_deref(), output),
             },
             Command::Explain(args) => commands::explain::Explain::try_from(args)?.run(output),
+            Command::Report(args) => commands::page::WritePage::from(args).run(output),
+            Command::View(args) => commands::page::ServePage::from(args).run(output),
             Command::Diff(args) => commands::diff::Diff::from(args).run(output),
             Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),
             Command::Merge(args) => commands::merge::Merge::from(args).run(output),

@@ -63,5 +63,6 @@ pub use run::{
     CompareError, Counts, FailingCall, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
     compare_ranks_knowing,
 };
+pub use stack::CodeLines;
 pub use style::{Conclusions, Judged, Known, Partnerless, Plan, Row, Settle, Side, Style, Verdict};
 pub use verdict::{Class, ClassCounts, Divergence, LoneCall};

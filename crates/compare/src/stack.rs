@@ -13,16 +13,16 @@ const STANDARD_LIBRARY: &str = "/lib/python3";
 
 /// The lines of code that made a call, each as `file:line function: code`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CodeLines {
+pub struct CodeLines {
     /// The innermost line of the user's code; of a library if there is none; then of torch.
-    pub(crate) own: Option<String>,
+    pub own: Option<String>,
     /// The innermost line outside of torch and the capture tools, if it is a different one.
-    pub(crate) inner: Option<String>,
+    pub inner: Option<String>,
 }
 
 impl CodeLines {
     /// The lines of a stack, innermost frame first.
-    pub(crate) fn of(stack: &[String]) -> CodeLines {
+    pub fn of(stack: &[String]) -> CodeLines {
         let inner = stack.iter().find(|line| !is_machinery(line));
         let own = stack.iter().find(|line| !is_package(line) && !is_machinery(line));
         let own = own.or(inner).or(stack.first());

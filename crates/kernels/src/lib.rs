@@ -11,6 +11,7 @@ mod compare;
 mod decoded;
 mod digest;
 mod float_env;
+mod histogram;
 mod lanes;
 mod level;
 mod range;
@@ -28,6 +29,7 @@ pub use compare::{
     errors_at, first_failing, kl_divergence, peer_errors, peer_errors_at, rest, worst,
 };
 pub use digest::{Digest, DigestKind, digest};
+pub use histogram::{ValueHistogram, value_histogram};
 pub use level::Level;
 pub use range::{Reach, Survival, reach, reach_at, survival};
 pub use recorded::{RECORDED, SUMMARIES, SUMMARY_KEYS, Statistic};

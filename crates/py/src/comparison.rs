@@ -10,12 +10,14 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 use serde_json::Value as Json;
 use ulpscope_formats::file::Unfinished;
+use ulpscope_page::{MemoryRows, first_screen_of_result};
 use ulpscope_report::{Cell, Emphasis, Record, Row, SheetFormat, Table, Terminal, escape, json};
 use ulpscope_session::explanation::Explanation;
 use ulpscope_session::result_json::{RankExtras, document};
 use ulpscope_session::{Compared, Language, MemorySink};
 use ulpscope_tensor::Scalar;
 
+use crate::comparison_page;
 use crate::divergence::Divergence;
 use crate::errors::shown;
 use crate::numbers;
@@ -184,6 +186,13 @@ impl Outcome {
     /// A text of the document.
     fn text(&self, name: &str) -> &str {
         self.document[name].as_str().unwrap_or_default()
+    }
+
+    /// The document and the rows, for a page.
+    fn rows_of_page(&self) -> MemoryRows<'_> {
+        let sheets = self.sheets.iter();
+        let sheets = sheets.map(|sheet| (sheet.number, sheet.columns.as_slice(), sheet.rows.as_slice()));
+        MemoryRows { document: &self.document, sheets: sheets.collect() }
     }
 
     fn document_with_rows(&self) -> Json {
@@ -362,6 +371,20 @@ impl Comparison {
         Ok(text)
     }
 
+    /// Everything as one html page, which needs no network; also written to path if given. dumps: whether stacks, data
+    /// flow and values of tensors are read from the dumps, if they are still there.
+    #[pyo3(signature = (path = None, *, dumps = true))]
+    fn to_html(&self, py: Python<'_>, path: Option<PathBuf>, dumps: bool) -> PyResult<String> {
+        let made = py.detach(|| comparison_page::html(&self.outcome.rows_of_page(), dumps));
+        let html = made.map_err(|error| PyOSError::new_err(shown(error.to_string())))?;
+        if let Some(path) = path {
+            self.write(py, &path, |unfinished| {
+                std::io::Write::write_all(&mut unfinished.file(), html.as_bytes())
+            })?;
+        }
+        Ok(html)
+    }
+
     /// The rows as a pandas DataFrame.
     fn to_pandas(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let pandas = py.import("pandas").map_err(|error| {
@@ -389,8 +412,16 @@ impl Comparison {
         shown.join("\n").trim_end().to_owned()
     }
 
-    fn _repr_html_(&self) -> String {
-        self.tables().iter().map(Table::to_html).collect()
+    /// The first screen of the page, and the first divergences.
+    fn _repr_html_(&self, py: Python<'_>) -> String {
+        let screen = py.detach(|| first_screen_of_result(&self.outcome.rows_of_page()));
+        let tables = self.tables();
+        // What the first screen says stands in the first table, too.
+        let shown = match &screen {
+            Ok(_) => &tables[1..],
+            Err(_) => &tables[..],
+        };
+        screen.unwrap_or_default() + &shown.iter().map(Table::to_html).collect::<String>()
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

@@ -14,6 +14,7 @@ mod capture;
 mod command;
 mod compare;
 mod comparison;
+mod comparison_page;
 mod diff;
 mod digest;
 mod divergence;

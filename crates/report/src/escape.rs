@@ -44,7 +44,7 @@ pub(crate) fn sheet(text: &str) -> Cow<'_, str> {
 }
 
 /// For HTML: an element's text or an attribute's value.
-pub(crate) fn html(text: &str, out: &mut String) {
+pub fn html(text: &str, out: &mut String) {
     for character in terminal(text).chars() {
         match character {
             '&' => out.push_str("&amp;"),

@@ -69,7 +69,8 @@ fn integer(value: i128) -> Value {
         .unwrap_or_else(|_| value.to_string().into())
 }
 
-fn number(value: f64) -> Value {
+/// A float as JSON.
+pub fn number(value: f64) -> Value {
     if value.is_nan() {
         "NaN".into()
     } else if value == f64::INFINITY {

@@ -24,6 +24,7 @@ mod html;
 pub mod json;
 mod layout;
 mod number;
+pub mod page;
 pub mod sheet;
 mod table;
 mod terminal;

@@ -27,6 +27,17 @@ pub struct Explanation {
     sections: Vec<Section>,
 }
 
+/// A section in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SectionText {
+    /// What it is about.
+    pub heading: Heading,
+    /// The heading, with its colon.
+    pub title: &'static str,
+    /// The statements, and whether each is a command or code.
+    pub lines: Vec<(String, bool)>,
+}
+
 /// Explains a comparison: its first divergence, or that it has none.
 pub fn explain<S>(compared: &Compared<S>) -> Explanation {
     let leading = compared.first_divergence().map(|(rank, _)| rank);
@@ -79,6 +90,23 @@ impl Explanation {
             }
         }
         lines
+    }
+
+    /// The sections in words. Text from files is escaped, so that each statement stays on one line.
+    pub fn sections(&self, words: &dyn Words) -> Vec<SectionText> {
+        let section = |section: &Section| SectionText {
+            heading: section.heading,
+            title: words.heading(section.heading),
+            lines: section
+                .statements
+                .iter()
+                .map(|statement| {
+                    let text = escape::terminal(&words.statement(statement)).into_owned();
+                    (text, is_verbatim(statement))
+                })
+                .collect(),
+        };
+        self.sections.iter().map(section).collect()
     }
 
     fn add(&mut self, heading: Heading, statements: Vec<Statement>) {

@@ -77,7 +77,7 @@ pub(crate) struct CompareArgs {
     #[arg(short = 'o', long = "output", alias = "output_path", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Sheets to write into DIR, comma-separated; result.json is always written [default: csv]
+    /// What to write into DIR, comma-separated: sheets, or a page; result.json is always written [default: csv]
     #[arg(long, value_name = "FORMAT", value_enum, value_delimiter = ',')]
     pub(crate) format: Vec<OutputFormat>,
 
@@ -167,13 +167,16 @@ pub(crate) struct CompareArgs {
 pub(crate) enum OutputFormat {
     /// A sheet.
     Sheet(SheetFormat),
+    /// A page, and the csv that it is made from.
+    Html,
     /// No sheet: `result.json` alone, which is always written.
     Json,
 }
 
-/// Every sheet, and `json` at the end.
-const OUTPUT_FORMATS: [OutputFormat; SheetFormat::ALL.len() + 1] = {
-    let mut all = [OutputFormat::Json; SheetFormat::ALL.len() + 1];
+/// Every sheet, then `html` and `json`.
+const OUTPUT_FORMATS: [OutputFormat; SheetFormat::ALL.len() + 2] = {
+    let mut all = [OutputFormat::Json; SheetFormat::ALL.len() + 2];
+    all[SheetFormat::ALL.len()] = OutputFormat::Html;
     let mut at = 0;
     while at < SheetFormat::ALL.len() {
         all[at] = OutputFormat::Sheet(SheetFormat::ALL[at]);
@@ -190,6 +193,8 @@ impl ValueEnum for OutputFormat {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self {
             OutputFormat::Sheet(format) => PossibleValue::new(format.name()).help(format.about()),
+            OutputFormat::Html => PossibleValue::new("html")
+                .help("report.html, a page that shows everything, and the csv that it is made from"),
             OutputFormat::Json => {
                 PossibleValue::new("json").help("No sheet: result.json alone, which is always written")
             }
@@ -201,6 +206,7 @@ const EXAMPLES: &str = "\
 Examples:
   ulpscope compare npu_dump/ gpu_dump/ -o result/
   ulpscope compare npu_dump/step0 gpu_dump/step0 --rank 0-7 --format xlsx -o result/
+  ulpscope compare npu_dump/ gpu_dump/ --format html -o result/
   ulpscope compare npu_dump/ gpu_dump/ --noise gpu_dump_again/
   ulpscope compare npu_dump/ gpu_dump/ --prove
   ulpscope compare ported.safetensors original.safetensors

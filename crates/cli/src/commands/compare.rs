@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use ulpscope_compare::{Agreement, Matching, Prover};
 use ulpscope_dump::{Problems, Select};
+use ulpscope_page::{PageOptions, ResultFolder, page_of_result};
 use ulpscope_report::SheetFormat;
 use ulpscope_session::{
     Compared, FileOutputs, FileSink, MappingFiles, NumberRanges, Request, StyleName, execute, rank_label,
@@ -15,9 +16,11 @@ use ulpscope_session::{
 };
 
 use crate::args::{CompareArgs, OutputFormat, language};
+use crate::commands::page::{self, REPORT};
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
 use crate::progress::Progress;
+use crate::result_document::RESULT;
 
 /// The default folder of msprobe's results.
 const MSPROBE_OUTPUT: &str = "output";
@@ -27,6 +30,8 @@ pub(crate) struct Compare {
     request: Request,
     output: Option<PathBuf>,
     formats: Vec<SheetFormat>,
+    /// Whether to write a page.
+    page: bool,
     diff_analyze: bool,
     json: bool,
     notes: Vec<String>,
@@ -76,6 +81,7 @@ impl TryFrom<CompareArgs> for Compare {
             },
             output,
             formats,
+            page: args.format.contains(&OutputFormat::Html),
             diff_analyze: args.diff_analyze,
             json: args.json,
             notes,
@@ -100,7 +106,13 @@ impl Compare {
             execute(self.request.clone(), &outputs, &progress, prover.map(|prover| prover as &dyn Prover))?;
         drop(progress);
 
-        let written = write(&mut compared, &outputs, self.diff_analyze);
+        let mut written = write(&mut compared, &outputs, self.diff_analyze);
+        if let Some(folder) = self.output.as_ref().filter(|_| self.page) {
+            match self.write_page(folder) {
+                Ok(path) => written.files.push(path),
+                Err(error) => written.failures.push(error.to_string()),
+            }
+        }
         let shown = if self.json {
             output.json(&written.document)
         } else {
@@ -110,6 +122,15 @@ impl Compare {
         self.complain(&compared, &written.failures, output);
         let written = if written.failures.is_empty() { Exit::Done } else { Exit::Failed };
         Ok(written.max(exit_of(&compared.agreement)))
+    }
+
+    /// Writes the page of the result in a folder.
+    fn write_page(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+        let result = ResultFolder::open(&folder.join(RESULT))?;
+        let options = PageOptions { dumps: true, on_demand: false, language: Some(self.request.language) };
+        let path = folder.join(REPORT);
+        page::write_page(&page_of_result(&result, options)?, &path)?;
+        Ok(path)
     }
 
     /// Reports everything that was left out, or could not be read or written.
@@ -139,6 +160,8 @@ fn sheets(requested: &[OutputFormat], xlsx: bool) -> Vec<SheetFormat> {
     let is_requested = |format: &SheetFormat| {
         requested.contains(&OutputFormat::Sheet(*format))
             || *format == SheetFormat::Xlsx && xlsx
+            // A page is made from a sheet.
+            || *format == SheetFormat::Csv && requested.contains(&OutputFormat::Html)
             || *format == SheetFormat::Csv && requested.is_empty() && !xlsx
     };
     SheetFormat::ALL.into_iter().filter(is_requested).collect()

@@ -1,8 +1,6 @@
 //! `ulpscope explain`: what a comparison found, from its `result.json`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -13,10 +11,7 @@ use ulpscope_session::{Language, bounded_json, quoted};
 use crate::args::{ExplainArgs, language};
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
-use crate::walk::{leads_out, stays_within};
-
-/// The file name of `compare`'s result.
-const RESULT: &str = "result.json";
+use crate::result_document::{RESULT, result_at};
 
 /// The common prefix of all schema versions.
 const SCHEMA: &str = "ulpscope.compare/";
@@ -76,44 +71,6 @@ impl Explain {
         }
         Some(written)
     }
-}
-
-/// The result file: the named one, or the newest below a folder, which may hold several. Links out of the folder are
-/// not followed.
-fn result_at(named: &Path) -> anyhow::Result<PathBuf> {
-    let kind = fs::metadata(named).with_context(|| format!("cannot read {}", named.display()))?;
-    if !kind.is_dir() {
-        return Ok(named.to_owned());
-    }
-    let listed = fs::read_dir(named).with_context(|| format!("cannot list {}", named.display()))?;
-    let mut places = vec![named.join(RESULT)];
-    for folder in listed {
-        places.push(folder.with_context(|| format!("cannot list {}", named.display()))?.path().join(RESULT));
-    }
-    let mut found: Vec<(bool, SystemTime, PathBuf)> = Vec::new();
-    let mut outside = Vec::new();
-    for (number, path) in places.into_iter().enumerate() {
-        match stays_within(named, &path) {
-            Ok(true) => {
-                let moment = fs::metadata(&path).and_then(|kind| kind.modified());
-                // The folder's own result takes precedence over those in subfolders.
-                found.push((number == 0, moment.unwrap_or(SystemTime::UNIX_EPOCH), path));
-            }
-            Ok(false) if path.is_file() => outside.push(path),
-            Ok(false) | Err(_) => {}
-        }
-    }
-    if let Some((_, _, path)) = found.into_iter().max() {
-        return Ok(path);
-    }
-    if let Some(path) = outside.first() {
-        bail!("{}; name the file itself to read it", leads_out(path));
-    }
-    bail!(
-        "{}: expected a {RESULT} in it or in a folder of it, found none; `ulpscope compare TARGET GOLDEN -o {}` writes one",
-        named.display(),
-        quoted(named)
-    )
 }
 
 fn read(path: &Path) -> anyhow::Result<Value> {

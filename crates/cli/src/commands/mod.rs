@@ -11,6 +11,7 @@ pub(crate) mod manual;
 pub(crate) mod merge;
 pub(crate) mod network;
 pub(crate) mod overflow;
+pub(crate) mod page;
 pub(crate) mod precision_tool;
 pub(crate) mod run;
 pub(crate) mod shell;

@@ -3,9 +3,14 @@
 use super::error::{At, SheetError, shown};
 use super::{MAX_BYTES, MAX_CELLS, MAX_COLUMNS, Sheet, SheetRow};
 
+/// Receives the header and a row.
+pub(super) type RowReceiver<'a> = dyn FnMut(&[String], SheetRow) + 'a;
+
 /// A sheet under construction.
-pub(super) struct Builder {
+pub(super) struct Builder<'a> {
     sheet: Option<Sheet>,
+    /// Who gets the rows, if they are not kept.
+    receiver: Option<&'a mut RowReceiver<'a>>,
     memory_limit: u64,
     memory: u64,
     cells: u64,
@@ -14,10 +19,15 @@ pub(super) struct Builder {
     in_part: bool,
 }
 
-impl Builder {
+impl<'a> Builder<'a> {
     /// A sheet that may use this many bytes of memory.
-    pub(super) fn within(memory_limit: u64) -> Builder {
-        Builder { sheet: None, memory_limit, memory: 0, cells: 0, bytes: 0, in_part: false }
+    pub(super) fn within(memory_limit: u64) -> Builder<'a> {
+        Builder { sheet: None, receiver: None, memory_limit, memory: 0, cells: 0, bytes: 0, in_part: false }
+    }
+
+    /// A sheet whose rows are passed on one by one.
+    pub(super) fn passing_on(memory_limit: u64, receiver: &'a mut RowReceiver<'a>) -> Builder<'a> {
+        Builder { receiver: Some(receiver), ..Builder::within(memory_limit) }
     }
 
     /// Charges this many more bytes, or fails.
@@ -50,7 +60,9 @@ impl Builder {
         if cells.iter().all(String::is_empty) {
             return Ok(());
         }
-        self.charge(at, SheetRow::size_of(&cells))?;
+        if self.receiver.is_none() || self.sheet.is_none() {
+            self.charge(at, SheetRow::size_of(&cells))?;
+        }
         let Some(sheet) = &mut self.sheet else {
             at.within("columns", MAX_COLUMNS as u64, cells.len() as u64)?;
             self.sheet = Some(Sheet { columns: cells, rows: Vec::new() });
@@ -71,7 +83,10 @@ impl Builder {
             }
             return Ok(());
         }
-        sheet.rows.push(cells.into());
+        match &mut self.receiver {
+            Some(receiver) => receiver(&sheet.columns, cells.into()),
+            None => sheet.rows.push(cells.into()),
+        }
         Ok(())
     }
 

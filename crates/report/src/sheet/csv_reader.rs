@@ -8,7 +8,7 @@ use super::error::{At, SheetError, shown};
 use super::formula::restore;
 use super::{MAX_BYTES, MAX_COLUMNS};
 
-pub(super) fn read(at: At<'_>, file: File, builder: &mut Builder) -> Result<(), SheetError> {
+pub(super) fn read(at: At<'_>, file: File, builder: &mut Builder<'_>) -> Result<(), SheetError> {
     // The file may have grown since it was measured.
     let file = file.take(MAX_BYTES);
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);

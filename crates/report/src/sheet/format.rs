@@ -104,7 +104,7 @@ impl SheetFormat {
     }
 
     /// Reads the rows of a file.
-    pub(super) fn read(self, at: At<'_>, file: File, builder: &mut Builder) -> Result<(), SheetError> {
+    pub(super) fn read(self, at: At<'_>, file: File, builder: &mut Builder<'_>) -> Result<(), SheetError> {
         match self {
             SheetFormat::Csv => csv_reader::read(at, file, builder),
             SheetFormat::Xlsx => xlsx_reader::read(at, file, builder),

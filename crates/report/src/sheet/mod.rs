@@ -68,6 +68,18 @@ pub struct Sheet {
 
 /// Reads a sheet of any [format](SheetFormat). Its content decides which it is.
 pub fn read(path: &Path) -> Result<Sheet, SheetError> {
+    read_with(path, Builder::within)
+}
+
+/// Reads a sheet and passes its rows on one by one, each with the header. Returns the header.
+pub fn each_row<'a>(
+    path: &Path,
+    receiver: &'a mut (dyn FnMut(&[String], SheetRow) + 'a),
+) -> Result<Vec<String>, SheetError> {
+    read_with(path, |memory| Builder::passing_on(memory, receiver)).map(|sheet| sheet.columns)
+}
+
+fn read_with<'a>(path: &Path, builder: impl FnOnce(u64) -> Builder<'a>) -> Result<Sheet, SheetError> {
     let lost = |cause| SheetError::Io { path: path.to_owned(), cause };
     let at = At { path, place: "the file" };
     let expected = || format!("a {} file", SheetFormat::extensions());
@@ -80,7 +92,7 @@ pub fn read(path: &Path) -> Result<Sheet, SheetError> {
     let mut start = Vec::new();
     file.by_ref().take(SheetFormat::START_BYTES).read_to_end(&mut start).map_err(lost)?;
     file.rewind().map_err(lost)?;
-    let mut builder = Builder::within(metadata.len() * MEMORY_PER_BYTE + LEAST_MEMORY);
+    let mut builder = builder(metadata.len() * MEMORY_PER_BYTE + LEAST_MEMORY);
     if start == OLE {
         return Err(at.malformed(expected(), "a .xls workbook; save it as .xlsx"));
     }

@@ -29,7 +29,7 @@ const TEXT_SIZE: u64 = 24 + 16;
 
 type Archive = ZipArchive<BufReader<File>>;
 
-pub(super) fn read(at: At<'_>, file: File, builder: &mut Builder) -> Result<(), SheetError> {
+pub(super) fn read(at: At<'_>, file: File, builder: &mut Builder<'_>) -> Result<(), SheetError> {
     let mut archive = ZipArchive::new(BufReader::new(file))
         .map_err(|error| at.malformed("a zip archive", shown(&error.to_string())))?;
     let mut unpacked = 0;
@@ -69,7 +69,7 @@ fn open<'a>(at: At<'_>, archive: &'a mut Archive, unpacked: &mut u64) -> Result<
 }
 
 /// The texts that cells refer to by number.
-fn shared_texts(at: At<'_>, input: Part<'_>, builder: &mut Builder) -> Result<Vec<String>, SheetError> {
+fn shared_texts(at: At<'_>, input: Part<'_>, builder: &mut Builder<'_>) -> Result<Vec<String>, SheetError> {
     let mut texts = Vec::new();
     let mut bytes = 0;
     let mut text = Text::default();
@@ -145,7 +145,7 @@ fn read_sheet(
     at: At<'_>,
     input: Part<'_>,
     shared: &[String],
-    builder: &mut Builder,
+    builder: &mut Builder<'_>,
 ) -> Result<(), SheetError> {
     let mut row: Vec<String> = Vec::new();
     let mut row_number = 0_u64;

@@ -1,0 +1,217 @@
+//! The manifest of a comparison: the verdict, the explanation, and what the page holds.
+
+use serde_json::{Map, Value as Json, json};
+use ulpscope_compare::{COLUMNS, PROOF_COLUMNS};
+use ulpscope_report::escape;
+use ulpscope_session::Language;
+use ulpscope_session::explanation::Explanation;
+
+use super::rank_page::{RankPage, row_of};
+use crate::result::is_text;
+use crate::rows::{CHUNK_ROWS, ColumnNames};
+
+/// Changes with every incompatible change of the data.
+pub(crate) const SCHEMA: &str = "ulpscope.page/1";
+
+/// Columns of the native style that the table shows at first.
+const SHOWN: [&str; 12] = [
+    "call",
+    "entry",
+    "verdict",
+    "class",
+    "rel_l2",
+    "expected",
+    "max_abs",
+    "max_ulp",
+    "cosine",
+    "target_dtype",
+    "target_shape",
+    "why",
+];
+
+/// Columns of older tools that the table hides at first, besides those of one side.
+const HIDDEN_OF_OLDER: [&str; 4] = ["BENCH MD5", "Requires_grad Consistent", "NPU_Stack_Info", "Data_name"];
+
+/// Whether the table shows a column of an older tool at first: the name, the numbers and the verdict.
+fn is_shown_of_older(name: &str) -> bool {
+    let is_of_side = name.starts_with("NPU ") || name.starts_with("Bench ");
+    name == "NPU Name" || !is_of_side && !HIDDEN_OF_OLDER.contains(&name)
+}
+
+/// Notes in a page.
+const MAX_NOTES: usize = 200;
+
+/// The manifest, except for what depends on the parts.
+pub(super) fn manifest(
+    document: &Json,
+    pages: &[RankPage],
+    columns: &ColumnNames,
+    language: Option<Language>,
+) -> Json {
+    let is_native = document["style"] == "native";
+    let ranks = document["ranks"].as_array().map_or(&[] as &[Json], Vec::as_slice);
+    let several = pages.len() > 1;
+    let is_saved = |page: &RankPage| page.calls.iter().all(|call| call.place.pass == "saved");
+    let has_calls = pages.iter().any(|page| !page.calls.is_empty());
+    let stored = document["language"].as_str().and_then(|code| code.parse::<Language>().ok());
+    let language = language.or(stored).unwrap_or_default();
+    let sections = sections(document, language);
+    let classes = document["summary"]["classes"].as_object().cloned();
+    json!({
+        "schema": SCHEMA,
+        "ulpscope": env!("CARGO_PKG_VERSION"),
+        "kind": if has_calls && pages.iter().all(is_saved) { "tensors" } else { "comparison" },
+        "language": language.code(),
+        "target": document["target"],
+        "golden": document["golden"],
+        "noise": document["noise"],
+        "style": document["style"],
+        "headline": {
+            "answer": document["agreement"],
+            "sentence": headline(&sections).or(document["reason"].as_str().map(str::to_owned)),
+        },
+        "sections": sections,
+        "first": first(document, pages, ranks),
+        "divergence_count": ranks.iter().filter_map(|rank| rank["divergence_count"].as_u64()).sum::<u64>(),
+        "findings": [],
+        "finding_count": 0,
+        "counts": counts(&document["summary"]),
+        "classes": classes,
+        "ranks": pages.iter().zip(ranks).map(|(page, rank)| page.manifest(rank, several)).collect::<Vec<Json>>(),
+        "columns": column_list(columns, is_native),
+        "chunk_rows": CHUNK_ROWS,
+        "error_label": if is_native { "relative error" } else { "1 - cosine" },
+        "notes": notes(document, ranks),
+        "view_command": null,
+    })
+}
+
+/// Rows by verdict.
+pub(super) fn counts(of: &Json) -> Json {
+    let names = ["rows", "passed", "warned", "failed", "not_compared"];
+    let counted = names.into_iter().filter(|name| of[*name].is_u64());
+    Json::Object(counted.map(|name| (name.to_owned(), of[name].clone())).collect::<Map<_, _>>())
+}
+
+/// The explanation in words; as stored, if its statements are of a different version.
+fn sections(document: &Json, language: Language) -> Vec<Json> {
+    let statements = serde_json::from_value::<Explanation>(document["statements"].clone());
+    let Ok(explanation) = statements else {
+        let text = document["explanation"].as_str().unwrap_or_default();
+        let line = |line: &str| json!({ "text": escape::terminal(line.trim()), "verbatim": false });
+        let lines: Vec<Json> = text.lines().map(line).collect();
+        return if lines.is_empty() {
+            Vec::new()
+        } else {
+            vec![json!({ "key": "explanation", "heading": "", "lines": lines })]
+        };
+    };
+    let sections = explanation.sections(language.words()).into_iter().map(|section| {
+        let line = |(text, verbatim): (String, bool)| json!({ "text": text, "verbatim": verbatim });
+        json!({
+            "key": section.heading,
+            "heading": section.title.trim_end_matches([':', '：']),
+            "lines": section.lines.into_iter().map(line).collect::<Vec<Json>>(),
+        })
+    });
+    sections.collect()
+}
+
+/// The first sentence of the explanation.
+fn headline(sections: &[Json]) -> Option<String> {
+    sections.first()?["lines"][0]["text"].as_str().map(str::to_owned)
+}
+
+/// The rank of the first divergence.
+pub(super) fn rank_of_first(document: &Json, ranks: &[Json]) -> Option<usize> {
+    let first = &document["first_divergence"];
+    let is_of = |rank: &Json| {
+        rank["step"] == first["step"]
+            && rank["target"] == first["rank"]
+            && rank["first_divergence"]["call"] == first["call"]
+    };
+    if first.is_null() { None } else { ranks.iter().position(is_of) }
+}
+
+fn first(document: &Json, pages: &[RankPage], ranks: &[Json]) -> Json {
+    let Some(rank) = rank_of_first(document, ranks) else { return Json::Null };
+    let first = &document["first_divergence"];
+    let mut value = divergence(first, rank, &pages[rank]);
+    let proof = &first["proof"];
+    value["golden"] = first["golden_call"].clone();
+    value["golden_code"] = first["golden_code"].clone();
+    value["direction"] = first["direction"].clone();
+    value["inputs"] = first["arguments"].clone();
+    value["proof"] = match proof {
+        Json::Null => Json::Null,
+        _ => json!({ "verdict": proof["verdict"], "wrong_side": proof["wrong_side"], "why": proof["why"] }),
+    };
+    value
+}
+
+/// A divergence of a rank.
+fn divergence(of: &Json, rank: usize, page: &RankPage) -> Json {
+    let row = row_of(of);
+    let call = of["call"].as_str().and_then(|name| page.find(name, row));
+    let row = row.filter(|&row| call.is_some() && page.call_at(row) == call);
+    let error = if of["distance"].is_null() { &of["error"] } else { &of["distance"] };
+    json!({
+        "rank": rank,
+        "call": call,
+        "row": row,
+        "name": of["call"],
+        "module": of["module"],
+        "code": of["code"],
+        "entry": of["entry"],
+        "kind": of["kind"],
+        "why": of["why"],
+        "confidence": of["confidence"],
+        "error": error,
+        "expected": of["floor"],
+        "downstream": of["downstream"],
+    })
+}
+
+/// Every divergence that the result lists.
+pub(super) fn divergences(document: &Json, pages: &[RankPage]) -> Vec<Json> {
+    let ranks = document["ranks"].as_array().map_or(&[] as &[Json], Vec::as_slice);
+    let mut all = Vec::new();
+    for (number, (of_rank, page)) in ranks.iter().zip(pages).enumerate() {
+        let listed = of_rank["divergences"].as_array().map_or(&[] as &[Json], Vec::as_slice);
+        all.extend(listed.iter().map(|one| divergence(one, number, page)));
+    }
+    all
+}
+
+fn column_list(columns: &ColumnNames, is_native: bool) -> Vec<Json> {
+    let known = || COLUMNS.iter().chain(&PROOF_COLUMNS);
+    let column = |(number, name): (usize, &String)| {
+        let meaning = known().find(|(known, _)| known == name).map(|(_, meaning)| *meaning);
+        let is_number = columns.numbers[number] && !(is_native && is_text(name));
+        let is_shown = if is_native { SHOWN.contains(&name.as_str()) } else { is_shown_of_older(name) };
+        json!({
+            "name": name,
+            "meaning": meaning.filter(|_| is_native).unwrap_or_default(),
+            "type": if is_number { "number" } else { "text" },
+            "shown": is_shown,
+        })
+    };
+    columns.names.iter().enumerate().map(column).collect()
+}
+
+/// Everything to know of how it was done, each once.
+fn notes(document: &Json, ranks: &[Json]) -> Vec<String> {
+    let lists = [&document["lone_ranks"], &document["notes"], &document["problems"]];
+    let of_ranks = ranks.iter().flat_map(|rank| [&rank["error"], &rank["notes"], &rank["problems"]]);
+    let mut all: Vec<String> = Vec::new();
+    for list in lists.into_iter().chain(of_ranks) {
+        let texts = list.as_array().into_iter().flatten().chain(list.is_string().then_some(list));
+        for text in texts.filter_map(Json::as_str) {
+            let text = escape::terminal(text).into_owned();
+            if all.len() < MAX_NOTES && !all.contains(&text) {
+                all.push(text);
+            }
+        }
+    }
+    all
+}

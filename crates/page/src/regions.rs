@@ -1,0 +1,111 @@
+//! Regions: calls of one side or both that have no counterpart, and what lies around them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::{Value as Json, json};
+
+use crate::calls::CallRecord;
+use crate::flow::FlowSide;
+
+/// A part in which the two programs differ. Numbers are calls of the page.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct UnpairedRegion {
+    pub(crate) inputs: BTreeSet<u32>,
+    pub(crate) outputs: BTreeSet<u32>,
+    pub(crate) target: BTreeSet<u32>,
+    pub(crate) golden: BTreeSet<u32>,
+    pub(crate) text: Option<String>,
+}
+
+impl UnpairedRegion {
+    pub(crate) fn to_json(&self) -> Json {
+        let UnpairedRegion { inputs, outputs, target, golden, text } = self;
+        json!({ "inputs": inputs, "outputs": outputs, "target": target, "golden": golden, "text": text })
+    }
+}
+
+/// The regions of a rank: those that the result names, or else unpaired calls next to each other, in order of execution or
+/// along the flow.
+pub(crate) fn regions(calls: &[CallRecord], flow: &[FlowSide], of_rank: &Json) -> Vec<UnpairedRegion> {
+    let named = named_regions(calls, of_rank);
+    if !named.is_empty() {
+        return named;
+    }
+    let is_lone = |call: u32| calls[call as usize].side() != "both";
+    let mut groups = Groups((0..calls.len() as u32).collect());
+    for call in 1..calls.len() as u32 {
+        if is_lone(call) && is_lone(call - 1) {
+            groups.join(call - 1, call);
+        }
+    }
+    let edges = || flow.iter().flat_map(|side| &side.edges);
+    for edge in edges().filter(|edge| is_lone(edge.from) && is_lone(edge.to)) {
+        groups.join(edge.from, edge.to);
+    }
+    let mut found: BTreeMap<u32, UnpairedRegion> = BTreeMap::new();
+    for call in (0..calls.len() as u32).filter(|&call| is_lone(call)) {
+        let region = found.entry(groups.first(call)).or_default();
+        match calls[call as usize].side() {
+            "target" => region.target.insert(call),
+            _ => region.golden.insert(call),
+        };
+    }
+    for edge in edges() {
+        match (is_lone(edge.from), is_lone(edge.to)) {
+            (false, true) => {
+                found.entry(groups.first(edge.to)).or_default().inputs.insert(edge.from);
+            }
+            (true, false) => {
+                found.entry(groups.first(edge.from)).or_default().outputs.insert(edge.to);
+            }
+            _ => {}
+        }
+    }
+    found.into_values().collect()
+}
+
+/// The regions that the comparison itself found, by names of calls.
+fn named_regions(calls: &[CallRecord], of_rank: &Json) -> Vec<UnpairedRegion> {
+    let Some(list) = of_rank["regions"].as_array() else { return Vec::new() };
+    let mut by_name: [HashMap<&str, u32>; 2] = Default::default();
+    for (number, call) in (0..).zip(calls) {
+        if call.sides[0] {
+            by_name[0].insert(&call.name, number);
+        }
+        if call.sides[1] {
+            by_name[1].insert(call.golden.as_deref().unwrap_or(&call.name), number);
+        }
+    }
+    let numbers = |names: &Json, side: usize| -> BTreeSet<u32> {
+        let names = names.as_array().into_iter().flatten().filter_map(Json::as_str);
+        names.filter_map(|name| by_name[side].get(name).copied()).collect()
+    };
+    let region = |region: &Json| UnpairedRegion {
+        inputs: numbers(&region["inputs"], 0),
+        outputs: numbers(&region["outputs"], 0),
+        target: numbers(&region["target"], 0),
+        golden: numbers(&region["golden"], 1),
+        text: region["text"].as_str().map(str::to_owned),
+    };
+    list.iter().map(region).collect()
+}
+
+/// Sets of calls, each named by its first.
+struct Groups(Vec<u32>);
+
+impl Groups {
+    fn first(&mut self, mut call: u32) -> u32 {
+        while self.0[call as usize] != call {
+            // Halves the way for the next search.
+            self.0[call as usize] = self.0[self.0[call as usize] as usize];
+            call = self.0[call as usize];
+        }
+        call
+    }
+
+    fn join(&mut self, one: u32, other: u32) {
+        let (one, other) = (self.first(one), self.first(other));
+        let (first, last) = (one.min(other), one.max(other));
+        self.0[last as usize] = first;
+    }
+}

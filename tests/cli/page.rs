@@ -1,0 +1,459 @@
+//! `ulpscope report`, `ulpscope view` and `ulpscope compare --format html`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value as Json, json};
+use ulpscope_report::page::{NoPage, Template, inflate};
+
+use crate::compare::{ADD, Call, MUL, WRONG_MUL, put_rank, wrong_mul};
+use crate::workspace::{Ran, Workspace};
+
+/// Whether this build has a page. Where nothing may be skipped, it must.
+fn has_page() -> bool {
+    let built = Template::built();
+    assert!(
+        built.is_ok() || std::env::var_os("ULPSCOPE_TEST_ALL").is_none(),
+        "the page is not built: install Node.js and run `make web`"
+    );
+    assert!(!matches!(built, Err(NoPage::NoPlace(_))), "{built:?}");
+    built.is_ok()
+}
+
+fn from_base64(text: &str) -> Vec<u8> {
+    let value = |letter: u8| match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let letters: Vec<u8> = text.bytes().filter(|letter| *letter != b'=').collect();
+    let mut bytes = Vec::new();
+    for four in letters.chunks(4) {
+        let bits = four.iter().fold(0u32, |bits, letter| bits << 6 | u32::from(value(*letter)));
+        let bits = bits << (6 * (4 - four.len()));
+        bytes.extend(&bits.to_be_bytes()[1..four.len()]);
+    }
+    bytes
+}
+
+/// The parts of a page, opened, and the html around them.
+fn parts(html: &str) -> (BTreeMap<String, Vec<u8>>, String) {
+    let mut parts = BTreeMap::new();
+    let mut around = String::new();
+    let mut rest = html;
+    while let Some((before, after)) = rest.split_once("<script type=\"text/plain\" data-part=\"") {
+        around.push_str(before);
+        let (name, after) = after.split_once("\">").unwrap();
+        let (part, after) = after.split_once("</script>").unwrap();
+        parts.insert(name.to_owned(), inflate(&from_base64(part)).unwrap());
+        rest = after;
+    }
+    (parts, around + rest)
+}
+
+fn document(parts: &BTreeMap<String, Vec<u8>>, name: &str) -> Json {
+    serde_json::from_slice(&parts[name]).unwrap()
+}
+
+/// The values of a column, as JSON; numbers of either size.
+fn column(bytes: &[u8]) -> Vec<Json> {
+    let count = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
+    let mut rest = &bytes[8..];
+    if bytes[0] == 0 {
+        let dictionary: Json = serde_json::from_slice(rest).unwrap();
+        let codes = dictionary["codes"].as_array().unwrap();
+        return codes
+            .iter()
+            .map(|code| dictionary["values"][code.as_u64().unwrap() as usize].clone())
+            .collect();
+    }
+    let mut is_there = vec![true; count];
+    if bytes[1] == 1 {
+        is_there = (0..count).map(|at| rest[at / 8] >> (at % 8) & 1 == 1).collect();
+        rest = &rest[count.div_ceil(8)..];
+    }
+    let size = if bytes[0] == 1 { 8 } else { 4 };
+    let number = |at: usize| {
+        let one: Vec<u8> = (0..size).map(|byte| rest[byte * count + at]).collect();
+        match size {
+            8 => f64::from_le_bytes(one.try_into().unwrap()),
+            _ => f32::from_le_bytes(one.try_into().unwrap()).into(),
+        }
+    };
+    (0..count).map(|at| if is_there[at] { json!(number(at)) } else { Json::Null }).collect()
+}
+
+fn column_number(manifest: &Json, name: &str) -> usize {
+    manifest["columns"].as_array().unwrap().iter().position(|column| column["name"] == name).unwrap()
+}
+
+/// Writes a page of a result and reads its parts.
+fn reported(place: &Workspace, args: &[&str]) -> (Ran, BTreeMap<String, Vec<u8>>) {
+    let ran = place.run(&[&["report"], args, &["-o", "page.html"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let (parts, _) = parts(&place.text("page.html"));
+    (ran, parts)
+}
+
+#[test]
+fn a_page_shows_the_whole_result() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let (ran, parts) = reported(&place, &["out", "--dumps"]);
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("wrote page.html\n", ""));
+    let manifest = document(&parts, "manifest");
+    assert_eq!(manifest["kind"], "comparison");
+    assert_eq!(
+        manifest["headline"],
+        json!({ "answer": "differ", "sentence": "Torch.mul.0 returns a different result from matching inputs." })
+    );
+    assert_eq!(
+        manifest["counts"],
+        json!({ "rows": 4, "passed": 3, "warned": 0, "failed": 1, "not_compared": 0 })
+    );
+    let first = &manifest["first"];
+    assert_eq!(
+        (&first["name"], &first["call"], &first["row"], &first["kind"]),
+        (&json!("Torch.mul.0.forward"), &json!(1), &json!(3), &json!("diverged here"))
+    );
+    assert_eq!(column(&parts["calls/0/name"]), ["Torch.add.0.forward", "Torch.mul.0.forward"]);
+    assert_eq!(column(&parts["calls/0/class"]), ["equal", "diverged here"]);
+    assert_eq!(column(&parts["calls/0/verdict"]), ["pass", "fail"]);
+    assert_eq!(column(&parts["calls/0/error"]), [0.0, 0.5]);
+    let rel_l2 = column_number(&manifest, "rel_l2");
+    assert_eq!(column(&parts[&format!("rows/0/{rel_l2}/0")]), [0.0, 0.0, 0.0, 0.5]);
+    assert_eq!(document(&parts, "divergences").as_array().unwrap().len(), 1);
+    let entries = &document(&parts, "detail/0/1")["entries"];
+    assert_eq!((&entries[1]["entry"], &entries[1]["row"]), (&json!("output.0"), &json!(3)));
+    assert_eq!(
+        entries[1]["worst"][0],
+        json!({ "index": [1], "target": 24.0, "golden": 16.0, "abs": 8.0, "rel": 0.5 })
+    );
+    assert_eq!(entries[1]["errors"], json!({ "from": 1, "counts": [1, 0, 1], "zero": 0, "not_finite": 0 }));
+    let counted = |side: &str| -> u64 {
+        entries[1]["histogram"][side].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
+    };
+    assert_eq!((counted("target"), counted("golden")), (2, 2));
+}
+
+#[test]
+fn a_result_without_its_dumps_is_still_a_page() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    std::fs::create_dir(place.path("elsewhere")).unwrap();
+    std::fs::rename(place.path("out"), place.path("elsewhere/moved")).unwrap();
+    for side in ["t", "g"] {
+        std::fs::remove_dir_all(place.path(side)).unwrap();
+    }
+    let (ran, parts) = reported(&place, &["elsewhere/moved", "--dumps"]);
+    assert!(
+        ran.err.starts_with("note: No stacks, data flow and values of tensors: the target cannot be read: "),
+        "{}",
+        ran.err
+    );
+    let manifest = document(&parts, "manifest");
+    assert_eq!((&manifest["counts"]["rows"], &manifest["first"]["call"]), (&json!(4), &json!(1)));
+    assert!(manifest["missing_details"].as_str().unwrap().contains("the target cannot be read"));
+    assert!(!parts.keys().any(|name| name.starts_with("detail/")));
+    assert_eq!(column(&parts["calls/0/detail"]), [0.0, 0.0]);
+}
+
+#[test]
+fn dumps_that_a_result_names_are_read_on_request_alone() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let (ran, parts) = reported(&place, &["out", "--json"]);
+    let note = "No stacks, data flow and values of tensors: the dumps that the result names were not read; --dumps reads them.";
+    assert_eq!(ran.json(), json!({ "page": "page.html", "notes": [note] }));
+    assert_eq!(ran.err, format!("note: {note}\n"));
+    assert_eq!(document(&parts, "manifest")["view_command"], "ulpscope view out --dumps");
+    assert!(!parts.keys().any(|name| name.starts_with("detail/")));
+}
+
+#[test]
+fn files_outside_of_a_result_are_not_read() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let mut result: Json = serde_json::from_str(&place.text("out/result.json")).unwrap();
+    place.put_text("secret.csv", "call,why\nsecret,secret\n");
+    for name in ["../secret.csv", "/proc/self/environ", "link.csv"] {
+        if name == "link.csv" {
+            std::os::unix::fs::symlink("../secret.csv", place.path("out/link.csv")).unwrap();
+        }
+        result["ranks"][0]["files"] = json!([name]);
+        place.put_text("out/result.json", &result.to_string());
+        let (ran, parts) = reported(&place, &["out"]);
+        assert!(ran.err.contains("the sheet with all 4 rows is not beside out/result.json"), "{}", ran.err);
+        assert_eq!(column(&parts["calls/0/name"]), ["Torch.mul.0.forward"]);
+    }
+}
+
+#[test]
+fn compare_writes_a_page_and_the_sheet_it_is_made_from() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    let ran = place.run(&["compare", "t", "g", "--format", "html", "-o", "out"]);
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""));
+    assert!(ran.out.ends_with("wrote out/report.html\n"), "{}", ran.out);
+    assert!(
+        place.files().iter().any(|name| name.starts_with("out/compare_result_") && name.ends_with(".csv"))
+    );
+    let (parts, _) = parts(&place.text("out/report.html"));
+    assert_eq!(document(&parts, "manifest")["ranks"][0]["rows"], 4);
+}
+
+#[test]
+fn names_cannot_leave_their_parts() {
+    if !has_page() {
+        return;
+    }
+    let place = Workspace::new();
+    let name = "Torch.</script><script>alert(1)</script><!--\u{202e}.0.forward";
+    let call: Call = (name, &[1.0, 2.0], &[2.0, 4.0]);
+    let wrong: Call = (name, &[1.0, 2.0], &[3.0, 9.0]);
+    // Files cannot have such names.
+    for (side, call) in [("t", wrong), ("g", call)] {
+        put_rank(&place, side, &[("Torch.x.0.forward", call.1, call.2)]);
+        let dump = place.text(&format!("{side}/dump.json"));
+        let mut dump: Json = serde_json::from_str(&dump).unwrap();
+        dump["data"] = json!({ name: dump["data"]["Torch.x.0.forward"] });
+        place.put_text(&format!("{side}/dump.json"), &dump.to_string());
+    }
+    place.run(&["compare", "t", "g", "--format", "html", "-o", "out"]);
+    let html = place.text("out/report.html");
+    let (parts, around) = parts(&html);
+    let built = Template::built().unwrap().served("", "");
+    let scripts = |html: &str| html.matches("<script").count();
+    assert_eq!(scripts(&around), scripts(&built), "a name made a script");
+    assert!(!around.contains("alert(1)</script>") && !around.contains('\u{202e}'));
+    assert!(around.contains("&lt;/script&gt;&lt;script&gt;alert(1)"), "the first screen shows the name");
+    let shown = name.replace('\u{202e}', "\\u{202e}");
+    assert_eq!(column(&parts["calls/0/name"]), [json!(shown)]);
+}
+
+#[test]
+fn the_page_of_a_run_shows_what_is_conspicuous() {
+    if !has_page() {
+        return;
+    }
+    let place = Workspace::new();
+    let nan: Call = ("Torch.log.0.forward", &[1.0, 2.0], &[f32::NAN, 1.0]);
+    let dead: Call = ("Functional.relu.0.forward", &[-1.0; 16], &[0.0; 16]);
+    put_rank(&place, "run/step0/rank0", &[ADD, nan, dead]);
+    put_rank(&place, "run/step1/rank0", &[ADD]);
+    let file = "run/step0/rank0/dump.json";
+    let mut dump: Json = serde_json::from_str(&place.text(file)).unwrap();
+    for statistic in ["Max", "Min", "Mean", "Norm"] {
+        dump["data"]["Torch.log.0.forward"]["output"][0][statistic] = json!("nan");
+    }
+    place.put_text(file, &dump.to_string());
+    let (ran, parts) = reported(&place, &["run"]);
+    assert_eq!(ran.err, "");
+    let manifest = document(&parts, "manifest");
+    assert_eq!((&manifest["kind"], &manifest["golden"]), (&json!("run"), &Json::Null));
+    let labels: Vec<&Json> =
+        manifest["ranks"].as_array().unwrap().iter().map(|rank| &rank["label"]).collect();
+    assert_eq!(labels, ["step0 rank0", "step1 rank0"]);
+    let kinds: Vec<(&Json, &Json)> =
+        manifest["findings"].as_array().unwrap().iter().map(|one| (&one["kind"], &one["call"])).collect();
+    assert_eq!(kinds, [(&json!("not finite"), &json!(1)), (&json!("dead"), &json!(2))]);
+    assert_eq!(column(&parts["calls/0/finding"]), [Json::Null, json!("not finite"), json!("dead")]);
+    assert_eq!(column(&parts["calls/0/nan"]), [0.0, 1.0, 0.0]);
+    assert_eq!(document(&parts, "heat")["worst"][0], json!([-1, 0, 2]));
+}
+
+#[test]
+fn what_cannot_be_shown_or_written_is_an_error() {
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    place.put_text("other/result.json", "{\"schema\": \"x\"}");
+    for args in
+        [&["report", "absent"][..], &["report", "other"], &["view", "absent"], &["report", "out/result.txt"]]
+    {
+        let ran = place.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}: {}", ran.err);
+        assert!(ran.err.starts_with("error: "), "{}", ran.err);
+    }
+    let ran = place.run(&["report", "other", "--json"]);
+    assert!(ran.json()["error"]["message"].as_str().unwrap().contains("expected a document of the schema"));
+    if has_page() {
+        let ran = place.run(&["report", "out", "-o", "absent/page.html"]);
+        assert_eq!(ran.code, 2);
+        assert!(ran.err.contains("absent/page.html"), "{}", ran.err);
+    }
+}
+
+/// A server, ended with the test.
+struct Viewed {
+    process: Child,
+    port: u16,
+    token: String,
+}
+
+impl Drop for Viewed {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Viewed {
+    fn of(place: &Workspace, source: &str) -> Viewed {
+        let mut command = place.command(&["view", source, "--dumps"]);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("http://127.0.0.1:").unwrap().split(' ').next().unwrap();
+        let (port, token) = address.split_once('/').unwrap();
+        Viewed { process, port: port.parse().unwrap(), token: token.trim_end_matches('/').to_owned() }
+    }
+
+    /// Status and body of the answer to a request as it is sent.
+    fn ask(&self, request: &str) -> (u16, Vec<u8>) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), answer[end + 4..].to_vec())
+    }
+
+    fn get(&self, path: &str) -> (u16, Vec<u8>) {
+        let port = self.port;
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"))
+    }
+}
+
+#[test]
+fn a_server_answers_whoever_knows_its_address() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let viewed = Viewed::of(&place, "out");
+    let token = &viewed.token;
+    assert_eq!(token.len(), 32);
+    let (status, html) = viewed.get(&format!("/{token}/"));
+    assert_eq!(status, 200);
+    assert!(String::from_utf8(html).unwrap().contains("<meta name=\"ulpscope-parts\" content=\"parts/\">"));
+    let (status, part) = viewed.get(&format!("/{token}/parts/manifest"));
+    let manifest: Json = serde_json::from_slice(&inflate(&part).unwrap()).unwrap();
+    assert_eq!((status, &manifest["details_on_demand"]), (200, &json!(true)));
+    let (status, part) = viewed.get(&format!("/{token}/parts/detail/0/1"));
+    let detail: Json = serde_json::from_slice(&inflate(&part).unwrap()).unwrap();
+    assert_eq!((status, &detail["entries"][1]["worst"][0]["abs"]), (200, &json!(8.0)));
+    // A column without values.
+    assert_eq!(viewed.get(&format!("/{token}/parts/calls/0/region")).0, 200);
+    assert_eq!(viewed.get(&format!("/{token}/parts/rows/0/999/0")), (204, Vec::new()));
+    for path in [
+        "/".to_owned(),
+        format!("/{token}"),
+        format!("/{}/", "0".repeat(32)),
+        format!("/{}/parts/manifest", &token[1..]),
+        format!("/{token}/parts/"),
+        format!("/{token}/parts/../../out/result.json"),
+        format!("/{token}/parts/..%2f..%2fout%2fresult.json"),
+        format!("/{token}//etc/passwd"),
+        format!("/{token}/result.json"),
+        format!("/{token}/parts/detail/0/99"),
+        format!("/{token}/parts/detail/0/1/../2"),
+        format!("/{token}/parts/manifest?x"),
+    ] {
+        assert_eq!(viewed.get(&path).0, 404, "{path}");
+    }
+}
+
+#[test]
+fn a_server_refuses_other_hosts_and_methods() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let viewed = Viewed::of(&place, "out");
+    let Viewed { port, token, .. } = &viewed;
+    let with_host =
+        |host: &str| viewed.ask(&format!("GET /{token}/ HTTP/1.1\r\n{host}Connection: close\r\n\r\n")).0;
+    assert_eq!(with_host(&format!("Host: localhost:{port}\r\n")), 200);
+    for host in ["", "Host: evil.example\r\n", "Host: 127.0.0.1\r\n", "Host: 127.0.0.1:1\r\n"] {
+        assert_eq!(with_host(host), 403, "{host}");
+    }
+    let rebound = format!("Host: evil.example:{port}\r\n");
+    assert_eq!(with_host(&rebound), 403);
+    let twice = format!("Host: 127.0.0.1:{port}\r\nHost: evil.example\r\n");
+    assert_eq!(with_host(&twice), 400);
+    for method in ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"] {
+        let request =
+            format!("{method} /{token}/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(viewed.ask(&request).0, 405, "{method}");
+    }
+    assert_eq!(viewed.ask("nonsense\r\n\r\n").0, 400);
+    let long =
+        format!("GET /{} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX: {}\r\n\r\n", token, "x".repeat(20_000));
+    assert_eq!(viewed.ask(&long).0, 431);
+    // It still answers.
+    assert_eq!(viewed.get(&format!("/{token}/parts/manifest")).0, 200);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_memory_of_a_page_does_not_grow_with_the_rows() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let sheet = place.files().into_iter().find(|name| name.ends_with(".csv")).unwrap();
+    let text = place.text(&sheet);
+    let (header, rows) = text.split_once('\n').unwrap();
+    let peak = |copies: usize| {
+        // One call of many rows: memory for calls is not what is measured.
+        let row = rows.lines().last().unwrap();
+        let many: String = (0..copies)
+            .map(|copy| format!("{}\n", row.replace("output.0", &format!("output.{copy}"))))
+            .collect();
+        place.put_text(&sheet, &format!("{header}\n{many}"));
+        let ran = crate::peak::run(place.command(&["report", "out", "-o", "page.html"]));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.memory
+    };
+    let (few, many) = (peak(70_000), peak(280_000));
+    assert!(many < few + (64 << 20), "{few} bytes for 70,000 rows, {many} for 280,000");
+}
+
+#[test]
+fn pages_of_older_styles_have_their_columns() {
+    if !has_page() {
+        return;
+    }
+    let place = Workspace::new();
+    put_rank(&place, "t", &[ADD, WRONG_MUL]);
+    put_rank(&place, "g", &[ADD, MUL]);
+    place.run(&["compare", "t", "g", "--style", "msprobe", "--format", "xlsx", "-o", "out"]);
+    let (_, parts) = reported(&place, &["out"]);
+    let manifest = document(&parts, "manifest");
+    assert_eq!((&manifest["style"], &manifest["error_label"]), (&json!("msprobe"), &json!("1 - cosine")));
+    assert_eq!(column(&parts["calls/0/name"]), ["Torch.add.0.forward", "Torch.mul.0.forward"]);
+    let cosine = column_number(&manifest, "Cosine");
+    assert_eq!(column(&parts[&format!("rows/0/{cosine}/0")]).len(), 4);
+}

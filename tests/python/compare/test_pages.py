@@ -1,0 +1,230 @@
+"""Pages of real runs: what the browser gets to see."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+
+import ulpscope
+from dumps import PROGRAM
+from pages import PageParts, html_of
+
+
+class Net(nn.Module):
+    def __init__(self, name: str = "fc") -> None:
+        super().__init__()
+        self.name = name
+        self.add_module(name, nn.Linear(8, 8))
+        self.out = nn.Linear(8, 1)
+
+    def forward(self, x: torch.Tensor, factor: float, extra: bool) -> torch.Tensor:
+        x = F.relu(self.get_submodule(self.name)(x)) * factor
+        if extra:
+            x = torch.sin(torch.tanh(x))
+        return self.out(x)
+
+
+def train(
+    folder: Path, *, factor: float = 1.0, extra: bool = False, steps: int = 1, name: str = "fc", scale: float = 1.0
+) -> Path:
+    torch.manual_seed(0)
+    model = Net(name)
+    inputs = torch.randn(16, 8) * scale
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with ulpscope.capture(folder, model=model, level="mix", task="tensor") as run:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(inputs, factor, extra), torch.zeros(16, 1))
+            loss.backward()
+            optimizer.step()
+            run.step()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        "golden": train(folder / "golden"),
+        "target": train(folder / "target", factor=1.01),
+        "other program": train(folder / "other", extra=True),
+    }
+
+
+def test_a_page_has_flow_stacks_and_details(runs: dict[str, Path], tmp_path: Path) -> None:
+    result = ulpscope.compare(runs["target"], runs["golden"])
+    html = html_of(result, path=tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == html
+    page = PageParts(html)
+    names, flow = page.calls("name"), page.json("flow/0")
+    for side in ("target", "golden"):
+        edges = {
+            (names[source], names[to])
+            for source, to in zip(flow[side]["from"], flow[side]["to"], strict=True)
+        }
+        assert ("Functional.linear.0.forward", "Functional.relu.0.forward") in edges
+        assert ("Functional.relu.0.forward", "Tensor.__mul__.0.forward") in edges
+        assert ("Functional.relu.0.backward", "Functional.linear.0.backward") in edges
+        origins = {flow[side]["names"][name] for name in flow[side]["origins"]["name"]}
+        assert "parameter:fc.weight" in origins
+    call = page.call("Tensor.__mul__.0.forward")
+    assert page.manifest["first"]["call"] == call
+    assert "test_pages.py" in page.calls("stack")[call].splitlines()[0]
+    assert "test_pages.py" in page.calls("golden_stack")[call]
+    assert page.calls("path")[page.call("Functional.linear.0.forward")] == "fc"
+    entries = {entry["entry"]: entry for entry in page.json(f"detail/0/{call}")["entries"]}
+    assert (entries["input.1"]["target"]["value"], entries["input.1"]["golden"]["value"]) == ("1.01", "1.0")
+    output = entries["output.0"]
+    assert sum(output["histogram"]["target"]) == sum(output["histogram"]["golden"]) == 128
+    assert output["errors"]["zero"] + sum(output["errors"]["counts"]) == 128
+    assert output["target"]["stats"]["zeros"] == output["errors"]["zero"]
+    assert output["worst"][0]["rel"] == pytest.approx(0.01, rel=1e-3)
+    assert output["row"] == page.manifest["first"]["row"] or entries["input.1"]["row"] == page.manifest["first"]["row"]
+
+
+def test_rows_of_a_page_are_those_of_the_result(runs: dict[str, Path]) -> None:
+    result = ulpscope.compare(runs["target"], runs["golden"])
+    page = PageParts(html_of(result, dumps=False))
+    for column in ("call", "entry", "verdict", "class", "rel_l2", "max_abs", "target_norm", "why"):
+        assert page.rows(column) == [row[column] for row in result.rows], column
+    assert not any(name.startswith(("flow/", "detail/")) for name in page.parts)
+    assert "were not read" in page.manifest["missing_details"]
+
+
+def test_calls_of_one_side_are_a_region(runs: dict[str, Path]) -> None:
+    page = PageParts(html_of(ulpscope.compare(runs["other program"], runs["golden"])))
+    names = page.calls("name")
+    regions = page.json("regions/0")
+    (region,) = [one for one in regions if page.call("Torch.sin.0.forward") in one["target"]]
+    assert page.call("Torch.tanh.0.forward") in region["target"]
+    assert region["golden"] == []
+    assert "Tensor.__mul__.0.forward" in {names[call] for call in region["inputs"]}
+    assert "Functional.linear.1.forward" in {names[call] for call in region["outputs"]}
+    assert page.calls("side")[page.call("Torch.sin.0.forward")] == "target"
+    assert page.calls("region")[page.call("Torch.sin.0.forward")] == regions.index(region)
+
+
+def test_the_page_of_a_pickled_comparison_without_its_dumps(tmp_path: Path) -> None:
+    target, golden = train(tmp_path / "a", factor=1.5), train(tmp_path / "b")
+    stored = pickle.dumps(ulpscope.compare(target, golden))
+    target.rename(tmp_path / "moved")
+    page = PageParts(html_of(pickle.loads(stored)))
+    assert page.manifest["first"]["name"] == "Tensor.__mul__.0.forward"
+    assert "the target cannot be read" in page.manifest["missing_details"]
+
+
+def test_a_notebook_shows_the_first_screen(runs: dict[str, Path]) -> None:
+    html = ulpscope.compare(runs["target"], runs["golden"])._repr_html_()
+    document = ElementTree.fromstring(f"<div>{html}</div>")
+    text = "".join(document.itertext())
+    assert "differ" in text
+    assert "Tensor.__mul__.0" in text
+    assert document.findall(".//svg")
+    assert not document.findall(".//script")
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>", "</script><img src=x>", "\u202eabc", "🔥", "a\nb", "x" * 3000]
+)
+def test_names_of_modules_are_text(name: str, tmp_path: Path) -> None:
+    target, golden = train(tmp_path / "t", name=name, factor=1.01), train(tmp_path / "g", name=name)
+    result = ulpscope.compare(target, golden)
+    page = PageParts(html_of(result))
+    plain = PageParts(html_of(ulpscope.compare(golden, golden)))
+    assert page.around.count("<script") == plain.around.count("<script")
+    assert page.around.count("<img") == plain.around.count("<img")
+    assert "\u202e" not in page.around
+    shown = name.replace("\u202e", "\\u{202e}").replace("\n", "\\n")
+    assert any(path == shown for path in page.calls("path"))
+
+
+def test_the_page_of_a_run_over_steps(tmp_path: Path) -> None:
+    dump = train(tmp_path / "run", steps=4, scale=1e4)
+    page = reported(dump, tmp_path)
+    assert page.manifest["kind"] == "run"
+    assert [rank["step"] for rank in page.manifest["ranks"]] == [0, 1, 2, 3]
+    charts = {chart["key"] for chart in page.manifest["trends"]}
+    assert {"loss", "gradients", "all_gradients", "outputs"} <= charts
+    (loss,) = page.json("trends/loss")["series"]
+    means = [page.rows("mean", rank)[row] for rank, row in enumerate(loss_rows(page))]
+    assert [float(value) for value in loss["values"][:3]] == means[:3]
+    gradients = {one["name"] for one in page.json("trends/gradients")["series"]}
+    assert {"fc.weight", "out.weight"} <= gradients
+    found = {finding["kind"] for finding in page.manifest["findings"]}
+    assert "not finite" in found, "a learning rate far too large ends in infinity"
+
+
+def loss_rows(page: PageParts) -> list[int]:
+    """The row of the loss, in each step."""
+    rows = []
+    for rank in range(len(page.manifest["ranks"])):
+        calls, entries = page.rows("call", rank), page.rows("entry", rank)
+        rows.append(list(zip(calls, entries, strict=True)).index(("Functional.mse_loss.0.forward", "output.0")))
+    return rows
+
+
+def reported(source: Path, folder: Path) -> PageParts:
+    """The page that the command writes."""
+    ran = subprocess.run([*PROGRAM, "report", source, "-o", folder / "page.html"], capture_output=True, text=True)
+    if "make web" in ran.stderr:
+        pytest.skip(ran.stderr)
+    assert ran.returncode == 0, ran.stderr
+    return PageParts((folder / "page.html").read_text())
+
+
+def test_saturated_and_dead_layers_are_found(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 32), nn.ReLU())
+    with torch.no_grad():
+        model[0].weight.mul_(1e3)
+        model[2].bias.fill_(-1e3)
+    with ulpscope.capture(tmp_path / "run", model=model, level="mix", task="statistics") as run:
+        model(torch.randn(8, 4))
+        torch.zeros_like(torch.randn(64))
+        run.step()
+    page = reported(tmp_path / "run", tmp_path)
+    names = page.calls("name")
+    found = {(finding["kind"], names[finding["call"]]) for finding in page.manifest["findings"]}
+    assert ("saturated", "Module.1.Tanh.forward.0") in found
+    assert ("dead", "Module.3.ReLU.forward.0") in found
+    assert not any("zeros_like" in name for _, name in found)
+
+
+def test_the_page_of_two_checkpoints(tmp_path: Path) -> None:
+    state = Net().state_dict()
+    torch.save(state, tmp_path / "golden.pt")
+    state["out.weight"] = state["out.weight"] * 1.1
+    torch.save(state, tmp_path / "target.pt")
+    page = PageParts(html_of(ulpscope.compare(tmp_path / "target.pt", tmp_path / "golden.pt")))
+    assert page.manifest["kind"] == "tensors"
+    assert sorted(page.calls("name")) == ["fc.bias", "fc.weight", "out.bias", "out.weight"]
+    at = page.call("out.weight")
+    assert (page.calls("path")[at], page.calls("op")[at], page.calls("verdict")[at]) == ("out", "weight", "fail")
+    assert page.json(f"detail/0/{at}")["entries"][0]["worst"]
+
+
+def test_a_server_ends_with_ctrl_c(runs: dict[str, Path], tmp_path: Path) -> None:
+    subprocess.run([*PROGRAM, "compare", runs["target"], runs["golden"], "-o", tmp_path], capture_output=True)
+    command = [*PROGRAM, "view", tmp_path, "--dumps", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        printed = ""
+        while "}" not in printed and (line := process.stdout.readline()):
+            printed += line
+        if not printed:
+            pytest.skip(process.stderr.read())
+        address = json.loads(printed)["address"]
+        with urllib.request.urlopen(f"{address}parts/flow/0") as answer:
+            assert answer.status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0

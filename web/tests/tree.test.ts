@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { eventually, pageTests, shows } from './support/cases.ts';
+
+const test = pageTests({ layers: 4 });
+
+test('the tree is open at the first divergence, and modules show what is in them', async ({ page }) => {
+  const tree = page.getByRole('tree');
+  const selected = tree.locator('[aria-selected="true"]');
+  assert.match(await selected.innerText(), /Functional\.gelu\.2\.forward/);
+  assert.equal(await selected.getAttribute('aria-level'), '4');
+  const layers = tree.getByRole('treeitem', { name: /layers/ }).first();
+  assert.equal(await layers.getAttribute('aria-expanded'), 'true');
+  assert.match(await layers.innerText(), /75 calls/);
+});
+
+test('a module opens and closes by a click', async ({ page }) => {
+  const tree = page.getByRole('tree');
+  const module = tree.locator('.module').filter({ hasText: 'embed' });
+  assert.equal(await module.getAttribute('aria-expanded'), 'false');
+  await module.click();
+  assert.equal(await module.getAttribute('aria-expanded'), 'true');
+  await tree.locator('.call').filter({ hasText: 'Functional.embedding.0.forward' }).click();
+  await shows(page, 'Functional.embedding.0.forward');
+  await module.click();
+  assert.equal(await module.getAttribute('aria-expanded'), 'false');
+});
+
+test('arrow keys move, open and close', async ({ page }) => {
+  const tree = page.getByRole('tree');
+  const active = async () => {
+    const id = await tree.getAttribute('aria-activedescendant');
+    return page.locator(`[id="${id}"]`).innerText();
+  };
+  await tree.focus();
+  await page.keyboard.press('ArrowDown');
+  await shows(page, 'Functional.linear.8.forward');
+  await page.keyboard.press('ArrowLeft');
+  assert.match(await active(), /mlp/);
+  await page.keyboard.press('ArrowLeft');
+  assert.equal(
+    await page.locator(`[id="${await tree.getAttribute('aria-activedescendant')}"]`).getAttribute('aria-expanded'),
+    'false',
+  );
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowRight');
+  assert.match(await active(), /Functional/);
+  await page.keyboard.press('Home');
+  assert.match(await active(), /embed/);
+});
+
+test('a region opens to the calls of both sides', async ({ page }) => {
+  const tree = page.getByRole('tree');
+  await page.getByRole('button', { name: 'Open all' }).click();
+  const region = tree.locator('.region');
+  // Only lines in view are in the document.
+  await tree.focus();
+  for (let press = 0; press < 12 && (await region.count()) === 0; press += 1) await page.keyboard.press('PageUp');
+  assert.match(await region.innerText(), /2 calls in the target, 1 in the golden/);
+  const first = tree.locator('.sides').first();
+  assert.match(await first.locator('[data-side="target"]').innerText(), /Tensor\.chunk\.0/);
+  assert.match(await first.locator('[data-side="golden"]').innerText(), /Tensor\.glu\.0/);
+  await first.locator('[data-side="golden"]').click();
+  await shows(page, 'Tensor.glu.0.forward');
+  assert.match(
+    await page.locator('[data-field="region"]').innerText(),
+    /2 calls in the target, 1 in the golden\. A different route/,
+  );
+  await region.click();
+  await eventually(
+    () => tree.locator('.sides').count(),
+    (count) => count === 0,
+    'closed',
+  );
+});
+
+test('calls that agree can be hidden', async ({ page }) => {
+  const tree = page.getByRole('tree');
+  await page.getByLabel('hide calls that agree').check();
+  await eventually(
+    () => tree.innerText(),
+    (text) => !text.includes('Functional.linear.7.forward'),
+    'hidden',
+  );
+  assert.match(await tree.innerText(), /Functional\.gelu\.2\.forward/);
+});
