@@ -49,7 +49,7 @@ pub(super) fn conclude(
     noise: &Noise,
     trained: Option<Trained>,
     decided: &Decided,
-) -> (Vec<Conclusion>, Routes, Origins) {
+) -> Concluded {
     let expectations = Expectations::of(units, flow, noise);
     let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
     let channels = [|times: Apart| times.whole, |times: Apart| times.peak, |times: Apart| times.drift];
@@ -77,10 +77,20 @@ pub(super) fn conclude(
         first_cause: None,
         decided,
     };
-    walk.conclude_all();
+    let is_guess = walk.conclude_all();
     let none = || Conclusion::of(Class::NotComparable);
     let conclusions = walk.done.into_iter().map(|done| done.unwrap_or_else(none)).collect();
-    (conclusions, walk.routes, walk.origins)
+    Concluded { conclusions, routes: walk.routes, origins: walk.origins, is_guess }
+}
+
+/// What was concluded of all units.
+pub(super) struct Concluded {
+    pub(super) conclusions: Vec<Conclusion>,
+    /// Other routes to the same results.
+    pub(super) routes: Routes,
+    pub(super) origins: Origins,
+    /// Whether no call stood out, and gradients of parameters that are far apart are named all the same.
+    pub(super) is_guess: bool,
 }
 
 /// Units on the way to their conclusions.
@@ -112,7 +122,8 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn conclude_all(&mut self) {
+    /// Whether what is blamed is a guess.
+    fn conclude_all(&mut self) -> bool {
         for &at in &self.flow.order {
             self.at = at;
             let mut conclusion = self.conclude(at);
@@ -140,10 +151,12 @@ impl Walk<'_> {
         for at in (0..self.units.len()).filter(|&at| self.routes.is_on(at)) {
             self.done[at] = Some(self.on_route(at));
         }
-        if self.first_cause.is_none() {
-            self.look_at_sums();
-            self.look_at_kept();
+        if self.first_cause.is_some() {
+            return false;
         }
+        let is_guess = self.look_at_sums();
+        self.look_at_kept();
+        is_guess && self.kept.first_apart.is_none()
     }
 
     /// Where nobody was found to blame, who leaves another parameter is.
@@ -156,11 +169,11 @@ impl Walk<'_> {
 
     /// Where nobody was found to blame, gradients of parameters that are far apart are named all the same: errors that each
     /// call explains by another come from somewhere.
-    fn look_at_sums(&mut self) {
+    fn look_at_sums(&mut self) -> bool {
         // Where anything was computed in a coarse dtype, gradients may be as far apart for that.
         let all = self.units.iter().flat_map(|unit| &unit.entries).filter_map(|entry| entry.numbers.as_ref());
         if all.into_iter().any(|extent| extent.unit > ACCUMULATOR) {
-            return;
+            return false;
         }
         let is_sum = |at: &usize| self.units[*at].kind == CallKind::ParametersGrad;
         for at in (0..self.units.len()).filter(is_sum) {
@@ -177,9 +190,10 @@ impl Walk<'_> {
             if let Some((entry, extent)) = far.next().filter(|_| is_judged) {
                 let found = found(Class::DivergedHere, Cause::Made, entry, 0.3);
                 self.done[at] = Some(Conclusion { error: Apart::relative(extent), ..found });
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// The unit that a conclusion blames, and why.

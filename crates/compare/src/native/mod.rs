@@ -23,6 +23,7 @@ mod final_results;
 mod flow;
 mod gradients;
 mod inherited;
+mod judgement;
 mod kept;
 mod limit;
 mod measure;
@@ -67,11 +68,11 @@ use amplified::{Amplified, amplified};
 use blame::Origins;
 use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
-use conclude::conclude;
-use conclusion::{Cause, Conclusion};
+use conclusion::Conclusion;
 use correspondence::Cut;
-use final_results::{Guarded, Unexplained, guard};
+use final_results::{Guarded, Unexplained};
 use flow::{Calls, Flow};
+use judgement::{Judgement, Runs};
 use kept::{Kept, Trained};
 use measure::measure;
 use noise::{Floor, Noise};
@@ -150,8 +151,8 @@ struct Hindsight<'a> {
     in_backward: HashSet<usize>,
     /// What replay says.
     proofs: Proofs<'a>,
-    /// Whether two different programs have the same final results, which vouch for calls without partner.
-    is_port_clean: bool,
+    /// Whether final results agree, and speak for calls without partner.
+    is_vouched: bool,
     /// The calls among which two programs part, and the unit of the first.
     region: Option<(usize, Region)>,
 }
@@ -220,53 +221,20 @@ impl<'a> NativePlan<'a> {
         let trained = trained.map(|step| Trained::of(step, &observed, &self.target));
         let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
         let mut proofs = Proofs::of(self.proving);
-        let calls = [&self.target, &self.golden];
-        let mut port = ports::judge(&observed, (&flow, &kept), &noise, calls);
-        let mut conclude = || {
-            // What is refuted is concluded anew; each round decides a call that was not decided before.
-            loop {
-                let (conclusions, routes, origins) =
-                    conclude(&observed, (&flow, &kept), &noise, trained, &proofs.decided);
-                let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
-                let guarded = match is_blamed {
-                    true => Guarded::default(),
-                    false => guard(&observed, &flow, &noise, proofs.is_any_refuted()),
-                };
-                let step = guarded.unexplained.as_ref().and_then(|found| Some(found.step?.unit));
-                if !proofs.examine(&observed, &flow, &conclusions, step) {
-                    break (conclusions, routes, origins, guarded, is_blamed);
-                }
-            }
-        };
         let mut joined = flow.joined(&observed, &kept);
         let side_branches = side_branches(&observed, &flow, &joined);
         side_branches.iter().for_each(|&at| joined[at] = true);
-        let (conclusions, routes, origins, guarded) = match &port {
-            Some(port) => port.judgement(&observed, trained),
-            None => {
-                let (conclusions, routes, origins, guarded, is_blamed) = conclude();
-                // Where nobody is to blame, final results speak for calls without partner.
-                if !is_blamed
-                    && self.proving.is_none()
-                    && (guarded.unexplained.is_some() || joined.contains(&false))
-                {
-                    port = ports::part(&observed, (&flow, &kept), &noise, calls);
-                }
-                match &port {
-                    Some(port) if port.cut.is_some() && guarded.unexplained.is_some() => {
-                        port.judgement(&observed, trained)
-                    }
-                    _ => (conclusions, routes, origins, guarded),
-                }
-            }
+        let runs = Runs {
+            units: &observed,
+            flow: &flow,
+            kept: &kept,
+            noise: &noise,
+            trained,
+            calls: [&self.target, &self.golden],
+            all_joined: !joined.contains(&false),
         };
-        let agrees = |port: &ports::Port| port.cut.is_none() && guarded.unexplained.is_none();
-        let is_port_clean = port.as_ref().is_some_and(agrees);
-        let region = port.and_then(|port| port.cut).filter(|cut| {
-            let first = cut.target.first().and_then(|&call| flow.unit_of[0][call]);
-            first.is_some_and(|first| conclusions[first].cause == Some(Cause::Region))
-        });
-        let region = region.and_then(|cut| Some((flow.unit_of[0][*cut.target.first()?]?, self.region(&cut))));
+        let Judgement { conclusions, routes, origins, guarded, cut, is_vouched } = runs.judge(&mut proofs);
+        let region = cut.and_then(|cut| Some((flow.unit_of[0][*cut.target.first()?]?, self.region(&cut))));
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
@@ -286,7 +254,7 @@ impl<'a> NativePlan<'a> {
             guarded,
             proofs,
             region,
-            is_port_clean,
+            is_vouched,
         }
     }
 
@@ -349,7 +317,7 @@ impl<'a> NativePlan<'a> {
         let mut lone = entries.filter(|entry| matches!(entry.state, observed::Seeing::Lone(_)));
         for partnerless in &mut judged.partnerless {
             partnerless.is_joined = match observed.is_lone() {
-                _ if known.is_port_clean => true,
+                _ if known.is_vouched => true,
                 true => known.joined[unit],
                 false => lone.next().is_some_and(is_harmless),
             };

@@ -5,17 +5,14 @@
 
 use ulpscope_dump::CallKind;
 
-use super::blame::Origins;
 use super::conclude::results;
 use super::conclusion::{Cause, Conclusion, found};
 use super::correspondence::{Correspondence, Cut};
 use super::expect::Apart;
-use super::final_results::Guarded;
-use super::flow::{Calls, Flow};
-use super::kept::{Kept, Trained};
-use super::noise::Noise;
+use super::flow::Flow;
+use super::judgement::Runs;
+use super::kept::Kept;
 use super::observed::{Observed, Seeing, Seen, Source};
-use super::routes::Routes;
 use crate::verdict::Class;
 
 /// One in so many calls of the forward pass is made by one side only: a different program. With fewer, partners tell
@@ -32,35 +29,9 @@ pub(super) struct Port {
     pub(super) cut: Option<Cut>,
 }
 
-impl Port {
-    /// What follows for each unit.
-    pub(super) fn judgement(
-        &self,
-        units: &[Observed],
-        trained: Option<Trained>,
-    ) -> (Vec<Conclusion>, Routes, Origins, Guarded) {
-        let guarded = Guarded { is_complete: self.cut.is_none(), ..Guarded::default() };
-        (self.conclusions.clone(), Routes::default(), Origins::of(units, trained), guarded)
-    }
-}
-
-/// Judges two different programs; nothing, if they are the same, or if partners of calls have to tell.
-pub(super) fn judge(
-    units: &[Observed],
-    (flow, kept): (&Flow, &Kept),
-    noise: &Noise,
-    calls: [&Calls<'_>; 2],
-) -> Option<Port> {
-    is_port(units, flow, kept).then(|| part(units, (flow, kept), noise, calls)).flatten()
-}
-
 /// Where two programs part, or that their final results agree; nothing, if too little was recorded to tell.
-pub(super) fn part(
-    units: &[Observed],
-    (flow, kept): (&Flow, &Kept),
-    noise: &Noise,
-    calls: [&Calls<'_>; 2],
-) -> Option<Port> {
+pub(super) fn judge(runs: &Runs<'_>) -> Option<Port> {
+    let Runs { units, flow, kept, noise, calls, .. } = runs;
     if flow.is_guessed != [false; 2] || kept.first_apart.is_some() {
         return None;
     }
@@ -85,7 +56,7 @@ pub(super) fn part(
 }
 
 /// Whether the forward passes consist of different calls.
-fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
+pub(super) fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
     let takes_gradient = |unit: &Observed| {
         let sources = || unit.entries.iter().filter(|entry| entry.is_taken()).flat_map(|entry| entry.sources);
         sources().any(|source| matches!(source, Source::Gradient(_)))

@@ -93,7 +93,9 @@ impl<'a> DumpParts<'a> {
             let stack = |side: usize| numbers[side].and_then(|call| self.opened[side].rank.stack(call));
             columns.stack.push_text(stack(0).map(|stack| joined_stack(&stack)).as_deref());
             let golden = stack(1);
-            columns.golden_code.push_text(golden.as_deref().and_then(|stack| CodeLines::of(stack).own).as_deref());
+            columns
+                .golden_code
+                .push_text(golden.as_deref().and_then(|stack| CodeLines::of(stack).own).as_deref());
             columns.golden_stack.push_text(golden.map(|stack| joined_stack(&stack)).as_deref());
             columns.region.push_number(region);
         }

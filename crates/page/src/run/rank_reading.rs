@@ -75,7 +75,10 @@ impl RankReading {
         let mut calls = Vec::with_capacity(rank.calls().len());
         for at in 0..rank.calls().len() {
             let (name, parent, stack) = (rank.name(at), rank.parent(at), rank.stack(at));
-            let code = stack.as_deref().and_then(|stack| CodeLines::of(stack).own).map(|code| escape::terminal(&code).into_owned());
+            let code = stack
+                .as_deref()
+                .and_then(|stack| CodeLines::of(stack).own)
+                .map(|code| escape::terminal(&code).into_owned());
             let shown = escape::terminal(&name).into_owned();
             let mut call = RunCall {
                 place: TreePlace::of(&shown, parent.as_deref().map(escape::terminal).as_deref()),
