@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
+from torch.func import functional_call, functionalize, grad, hessian, jacrev, jvp, vmap
 
 import ulpscope
 from captured import Captured, capture_of
@@ -28,6 +28,13 @@ def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
     return functional_call(NET, parameters, (x,)).square().mean()
 
 
+def written_in_place(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[1].mul_(3)
+    y.view(-1)[:4] = 7
+    return y + 1
+
+
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "vmap": lambda: vmap(torch.sin)(X),
     "vmap of vmap": lambda: vmap(vmap(torch.sin), in_dims=1)(X),
@@ -36,6 +43,8 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "jvp": lambda: jvp(lambda x: torch.tanh(x).sum(), (X,), (X,)),
     "jacrev": lambda: jacrev(torch.tanh)(X[0]),
     "hessian": lambda: hessian(lambda x: (x**3).sum())(X[0]),
+    "functionalize": lambda: functionalize(written_in_place)(X),
+    "functionalize of vmap": lambda: functionalize(vmap(lambda x: x.clone().mul_(3)))(X),
     "functional_call": lambda: functional_call(NET, PARAMETERS, (X,)),
 }
 
@@ -48,6 +57,13 @@ def test_two_runs_agree_and_nothing_is_left_unread(tmp_path: Path, program: str,
         assert (captured.ledger["unread"], captured.ledger["failed"]) == ({}, {})
     found = ulpscope.compare(tmp_path / "a", tmp_path / "b")
     assert found.ok, found
+
+
+def test_what_is_written_to_views_is_in_the_elements(tmp_path: Path) -> None:
+    captured = capture_of(tmp_path, PROGRAMS["functionalize"], task="tensor", level="L1")
+    added = captured.calls["Tensor.__add__.0.forward"]
+    assert (captured.tensor(added["input_args"][0]) + 1).equal(written_in_place(X))
+    assert captured.tensor(added["output"][0]).equal(written_in_place(X))
 
 
 @pytest.mark.parametrize("program", ["vmap", "grad", "hessian"])

@@ -166,6 +166,9 @@ impl Walk<'_> {
 
     /// An argument that an earlier call made, on either side.
     fn of_made(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
+        if self.is_unused_blank(at, entry) {
+            return None;
+        }
         let makers = self.flow.makers(entry);
         let Some(extent) = &entry.numbers else { return self.of_decided(at, number, entry) };
         // Taken from different calls, it is as far apart as these two are, and not as each is from its partner: if that is made of

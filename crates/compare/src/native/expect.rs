@@ -4,7 +4,7 @@
 //! moves; the largest of an element, which says nothing of many small ones; and the part that all elements share, which
 //! rounding hardly has: a factor of 1.01 stands out where everything else is off by as much at random.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use ulpscope_dump::CallKind;
 
@@ -102,6 +102,9 @@ pub(super) struct Expectations<'a> {
     inner: Vec<Apart>,
     /// The largest relative error that statistics have shown on the way to a unit's results.
     shown: Vec<Apart>,
+    /// What statistics have shown of all gradients, for units that take what lies in the `.grad` of a parameter: no call is
+    /// known to have made that.
+    of_gradients: HashMap<usize, Apart>,
     /// Origins whose rounding a function makes much larger: unit and entry.
     amplified: HashSet<(usize, usize)>,
 }
@@ -110,7 +113,15 @@ impl<'a> Expectations<'a> {
     pub(super) fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a Noise) -> Expectations<'a> {
         let none = vec![Apart::default(); units.len()];
         let amplified = amplified(units, flow).into_iter().map(|found| (found.unit, found.entry)).collect();
-        let mut all = Expectations { units, flow, noise, inner: none.clone(), shown: none, amplified };
+        let mut all = Expectations {
+            units,
+            flow,
+            noise,
+            inner: none.clone(),
+            shown: none,
+            of_gradients: HashMap::new(),
+            amplified,
+        };
         for &at in &flow.order {
             let results = all.results(at).map(|(_, extent)| Apart::relative(extent));
             let largest = results.fold(all.inner[at], Apart::max);
@@ -118,10 +129,17 @@ impl<'a> Expectations<'a> {
                 all.inner[parent] = all.inner[parent].max(largest);
             }
         }
+        let mut of_gradients = Apart::default();
         for (at, unit) in units.iter().enumerate() {
+            if of_gradients != Apart::default() && unit.entries.iter().any(Seen::is_of_gradient) {
+                all.of_gradients.insert(at, of_gradients);
+            }
             let own = unit.entries.iter().filter_map(|entry| entry.numbers.as_ref());
             let own = own.filter(|extent| !extent.by_elements).map(Apart::relative);
             all.shown[at] = own.fold(all.shown_before(at), Apart::max);
+            if matches!(unit.kind, CallKind::Backward | CallKind::ParametersGrad) {
+                of_gradients = of_gradients.max(all.shown[at]);
+            }
         }
         all
     }
@@ -235,7 +253,7 @@ impl<'a> Expectations<'a> {
     /// What statistics have shown on the way to a unit. Errors do not go away, but statistics may fail to show them, so
     /// those of a dump without elements are remembered.
     pub(super) fn shown_before(&self, at: usize) -> Apart {
-        let mut shown = Apart::default();
+        let mut shown = self.of_gradients.get(&at).copied().unwrap_or_default();
         for entry in self.units[at].entries.iter().filter(|entry| entry.is_taken()) {
             let makers = self.flow.makers(entry);
             shown = makers.into_iter().flatten().map(|maker| self.shown[maker]).fold(shown, Apart::max);

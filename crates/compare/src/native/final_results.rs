@@ -272,6 +272,9 @@ impl<'a> Bounds<'a> {
         }
         let before = self.flow.upstream(at, unit).into_iter().filter(|&before| before != at);
         let before = before.map(|before| self.squares[before]).fold(0.0, f64::max);
+        // What lies in the `.grad` of a parameter was made by the whole backward pass.
+        let before =
+            if unit.entries.iter().any(Seen::is_of_gradient) { before.max(self.most) } else { before };
         let numbers = || unit.entries.iter().filter_map(|entry| entry.numbers.as_ref());
         let given = unit
             .entries
@@ -318,8 +321,20 @@ impl<'a> Bounds<'a> {
     fn allowed(&self, at: usize, entry: usize) -> f64 {
         match self.units[at].kind {
             CallKind::ParametersGrad => self.allowed_in_gradient(at, entry),
+            // Steps of gradients next to nothing go either way: see `left_apart` in `kept.rs`.
+            _ if self.flow.operations[at].is_steep => self.open_signs(at, entry),
             _ => ALLOWED * self.squares[at].sqrt() + self.noise.of(at, entry).allowed().whole,
         }
+    }
+
+    /// How far an update may be apart whose size does not depend on that of the gradient: about as large a share of the signs is
+    /// open as gradients are off, and that many elements go the other way. A standard deviation more, where it is one at all.
+    fn open_signs(&self, at: usize, entry: usize) -> f64 {
+        let count =
+            self.units[at].entries[entry].numbers.as_ref().map_or(1.0, |extent| extent.count.max(1.0));
+        let open = self.squares[at].sqrt();
+        let more = if open * count > 0.5 { (open * count).sqrt() / count } else { 0.0 };
+        2.0 * (open + more).sqrt() + self.noise.of(at, entry).allowed().whole
     }
 
     /// Gradients of parameters are sums over the whole backward pass.

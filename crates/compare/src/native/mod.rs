@@ -44,6 +44,7 @@ mod sensitivity;
 mod sentinels;
 mod siblings;
 mod side_branches;
+mod uninitialised;
 mod values;
 mod verdict;
 

@@ -286,6 +286,11 @@ impl Seen {
         }
     }
 
+    /// Whether it is what lies in the `.grad` of a parameter.
+    pub(super) fn is_of_gradient(&self) -> bool {
+        self.sources.iter().any(|source| matches!(source, Source::Gradient(_)))
+    }
+
     /// Whether it requires a gradient on one side only.
     pub(super) fn is_cut_off(&self) -> bool {
         matches!(self.wants_gradient, [Some(one), Some(other)] if one != other)

@@ -1,4 +1,4 @@
-"""Tensors within function transforms (``torch.func``): ``vmap``, ``grad``, ``jvp``.
+"""Tensors within function transforms (``torch.func``): ``vmap``, ``grad``, ``jvp``, ``functionalize``.
 
 A transform passes wrappers without memory to its function. Each wraps one of the level below, and the
 innermost is an ordinary tensor with the elements. A wrapper of ``vmap`` hides the batch dimension. The tensor
@@ -35,7 +35,10 @@ def _unwrapped(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
     if not is_wrapped(tensor):
         return tensor, 0
     is_batched = _functorch.is_batchedtensor(tensor)
-    if not is_batched and not _functorch.is_gradtrackingtensor(tensor):
+    if getattr(_functorch, "is_functionaltensor", _never)(tensor):
+        # What was written to its views is applied to its elements when it is next used.
+        torch._sync(tensor)
+    elif not is_batched and not _functorch.is_gradtrackingtensor(tensor):
         return None
     found = _unwrapped(_functorch.get_unwrapped(tensor))
     if found is None or not is_batched:
