@@ -205,6 +205,25 @@ fn files_outside_of_a_result_are_not_read() {
 }
 
 #[test]
+fn a_rank_that_could_not_be_compared_is_named() {
+    if !has_page() {
+        return;
+    }
+    let place = Workspace::new();
+    for side in ["t", "g"] {
+        put_rank(&place, &format!("{side}/step0/rank0"), &[ADD]);
+        put_rank(&place, &format!("{side}/step0/rank1"), &[ADD]);
+    }
+    place.put_text("t/step0/rank1/dump.json", "{");
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let (_, parts) = reported(&place, &["out", "--dumps"]);
+    let ranks = &document(&parts, "manifest")["ranks"];
+    assert_eq!((&ranks[0]["label"], &ranks[0]["calls"]), (&json!("step0 rank0"), &json!(1)));
+    let text = document(&parts, "manifest").to_string();
+    assert!(text.contains("t/step0/rank1/dump.json"), "{text}");
+}
+
+#[test]
 fn compare_writes_a_page_and_the_sheet_it_is_made_from() {
     if !has_page() {
         return;
