@@ -5,6 +5,8 @@ import type { Parts } from './parts.ts';
 
 export class Rows {
   readonly length: number;
+  /** Why values that are in view could not be read. They are not asked for again: the server may have ended. */
+  problem: string | null = null;
   readonly #chunkRows: number;
   readonly #chunks = new Map<string, ColumnData>();
   readonly #requests = new Map<string, Promise<ColumnData>>();
@@ -27,7 +29,9 @@ export class Rows {
     const chunk = this.#chunks.get(name);
     if (chunk) return chunk.at(row % this.#chunkRows);
     if (!this.#requests.has(name)) {
-      this.#chunk(name).then(this.arrived, this.arrived);
+      this.#chunk(name)
+        .catch((error: unknown) => (this.problem = error instanceof Error ? error.message : String(error)))
+        .then(this.arrived);
     }
     return undefined;
   }
