@@ -10,6 +10,8 @@ export class Rows {
   readonly #chunkRows: number;
   readonly #chunks = new Map<string, ColumnData>();
   readonly #requests = new Map<string, Promise<ColumnData>>();
+  /** Chunks after which `arrived` is called. */
+  readonly #awaited = new Set<string>();
   readonly #whole = new Map<number, Promise<ColumnData>>();
 
   constructor(
@@ -28,10 +30,10 @@ export class Rows {
     const name = partName.rows(this.rank, column, number);
     const chunk = this.#chunks.get(name);
     if (chunk) return chunk.at(row % this.#chunkRows);
-    if (!this.#requests.has(name)) {
-      this.#chunk(name)
-        .catch((error: unknown) => (this.problem = error instanceof Error ? error.message : String(error)))
-        .then(this.arrived);
+    if (!this.#awaited.has(name)) {
+      this.#awaited.add(name);
+      // Why it failed is in `problem`.
+      this.#chunk(name).then(this.arrived, this.arrived);
     }
     return undefined;
   }
@@ -67,6 +69,7 @@ export class Rows {
         this.#chunks.set(name, column);
         return column;
       });
+      request.catch((error: unknown) => (this.problem = error instanceof Error ? error.message : String(error)));
       this.#requests.set(name, request);
     }
     return request;
