@@ -321,9 +321,6 @@ fn what_cannot_be_shown_or_written_is_an_error() {
         assert_eq!(ran.code, 2);
         assert!(ran.err.contains("absent/page.html"), "{}", ran.err);
     }
-    let ran = place.run(&["compare", "t", "g", "--graph", "graph.txt", "--format", "html", "-o", "out"]);
-    assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("leave out one of them"), "{}", ran.err);
 }
 
 /// A server, ended with the test.

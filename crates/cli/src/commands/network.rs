@@ -5,7 +5,7 @@ use ulpscope_compare::network::{MIN_COSINE, NetworkRequest, TensorPlace};
 use ulpscope_dump::Select;
 use ulpscope_session::{ComparedNetwork, NetworkOutputs, NumberRanges, execute_network, network_summary};
 
-use crate::args::{CompareArgs, OutputFormat};
+use crate::args::CompareArgs;
 use crate::commands::compare::CallProgress;
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
@@ -30,11 +30,6 @@ impl CompareNetwork {
         anyhow::ensure!(
             args.output.is_some() || options.op.is_none() && !options.mapping,
             "--op and --map write files: add -o DIR"
-        );
-        anyhow::ensure!(
-            !args.format.contains(&OutputFormat::Html),
-            "--format html shows the calls of two dumps, and --graph compares the operators of a network: leave out one of \
-             them"
         );
         let chosen = |numbers: &Option<NumberRanges>| {
             numbers.clone().map(|NumberRanges(numbers)| numbers).unwrap_or_default()
