@@ -155,7 +155,7 @@ class Comparison:
     def to_html(self, path: _Path | None = None, *, dumps: bool = True) -> str:
         """Returns everything as one html page, which needs no network; also writes it to ``path`` if given.
 
-        ``dumps``: whether stacks, data flow and values of tensors are read from the dumps, if they are still there.
+        ``dumps``: whether stacks, data flow and values of tensors are read from the dumps, if they are there.
         """
     def to_pandas(self) -> Any:
         """Returns the rows as a pandas ``DataFrame``."""

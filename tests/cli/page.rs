@@ -205,6 +205,25 @@ fn files_outside_of_a_result_are_not_read() {
 }
 
 #[test]
+fn a_rank_that_could_not_be_compared_is_named() {
+    if !has_page() {
+        return;
+    }
+    let place = Workspace::new();
+    for side in ["t", "g"] {
+        put_rank(&place, &format!("{side}/step0/rank0"), &[ADD]);
+        put_rank(&place, &format!("{side}/step0/rank1"), &[ADD]);
+    }
+    place.put_text("t/step0/rank1/dump.json", "{");
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let (_, parts) = reported(&place, &["out", "--dumps"]);
+    let ranks = &document(&parts, "manifest")["ranks"];
+    assert_eq!((&ranks[0]["label"], &ranks[0]["calls"]), (&json!("step0 rank0"), &json!(1)));
+    let text = document(&parts, "manifest").to_string();
+    assert!(text.contains("t/step0/rank1/dump.json"), "{text}");
+}
+
+#[test]
 fn compare_writes_a_page_and_the_sheet_it_is_made_from() {
     if !has_page() {
         return;
@@ -293,7 +312,10 @@ fn what_cannot_be_shown_or_written_is_an_error() {
         assert!(ran.err.starts_with("error: "), "{}", ran.err);
     }
     let ran = place.run(&["report", "other", "--json"]);
-    assert!(ran.json()["error"]["message"].as_str().unwrap().contains("expected a document of the schema"));
+    assert!(
+        !has_page()
+            || ran.json()["error"]["message"].as_str().unwrap().contains("expected a document of the schema")
+    );
     if has_page() {
         let ran = place.run(&["report", "out", "-o", "absent/page.html"]);
         assert_eq!(ran.code, 2);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { Browser } from './support/browser.ts';
+import { eventually } from './support/cases.ts';
 import { modelParts } from './support/model.ts';
 import { pageWithParts, template } from './support/page_file.ts';
 
@@ -44,6 +45,19 @@ test('a request to outside is refused by the page itself', async () => {
     ),
   );
   assert.equal(answer, 'refused');
+});
+
+test('a server that has ended is reported where its data is missing', async () => {
+  const { page } = await browser.open(modelParts({ layers: 40, chunkRows: 100 }), 'served');
+  await page.locator('[data-view="table"] .cell').first().waitFor();
+  await page.route('**/parts/**', (route) => route.abort());
+  await page.locator('[data-view="table"]').focus();
+  await page.keyboard.press('End');
+  await eventually(
+    () => page.locator('[data-field="row-count"]').innerText(),
+    (text) => text.includes('is `ulpscope view` still running?'),
+    'the reason',
+  );
 });
 
 test('a damaged page keeps its first screen and says what is wrong', async () => {

@@ -109,3 +109,55 @@ impl Groups {
         self.0[last as usize] = first;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::Gravity;
+    use crate::names::TreePlace;
+
+    fn call(name: &str, sides: [bool; 2]) -> CallRecord {
+        CallRecord {
+            name: name.to_owned(),
+            golden: None,
+            sides,
+            place: TreePlace::of(name, None),
+            class: None,
+            gravity: Gravity::Pass,
+            row: 0,
+            rows: 1,
+            entries: Vec::new(),
+            error: None,
+            expected: None,
+            code: None,
+        }
+    }
+
+    fn calls() -> Vec<CallRecord> {
+        let (both, target, golden) = ([true, true], [true, false], [false, true]);
+        [("a", both), ("b", target), ("c", target), ("d", golden), ("e", both), ("f", golden)]
+            .map(|(name, sides)| call(name, sides))
+            .into()
+    }
+
+    #[test]
+    fn unpaired_calls_next_to_each_other_are_one_region() {
+        let found = regions(&calls(), &[], &Json::Null);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].target.len(), found[0].golden.len()), (2, 1));
+        assert_eq!(found[1].golden, BTreeSet::from([5]));
+    }
+
+    #[test]
+    fn regions_that_the_result_names_come_first() {
+        let named = json!({ "regions": [{
+            "inputs": ["a"], "outputs": ["e", "gone"], "target": ["b", "c"], "golden": ["d"], "text": "agrees",
+        }] });
+        let found = regions(&calls(), &[], &named);
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            found[0].to_json(),
+            json!({ "inputs": [0], "outputs": [4], "target": [1, 2], "golden": [3], "text": "agrees" })
+        );
+    }
+}

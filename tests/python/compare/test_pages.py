@@ -35,7 +35,13 @@ class Net(nn.Module):
 
 
 def train(
-    folder: Path, *, factor: float = 1.0, extra: bool = False, steps: int = 1, name: str = "fc", scale: float = 1.0
+    folder: Path,
+    *,
+    factor: float = 1.0,
+    extra: bool = False,
+    steps: int = 1,
+    name: str = "fc",
+    scale: float = 1.0,
 ) -> Path:
     torch.manual_seed(0)
     model = Net(name)
@@ -89,7 +95,10 @@ def test_a_page_has_flow_stacks_and_details(runs: dict[str, Path], tmp_path: Pat
     assert output["errors"]["zero"] + sum(output["errors"]["counts"]) == 128
     assert output["target"]["stats"]["zeros"] == output["errors"]["zero"]
     assert output["worst"][0]["rel"] == pytest.approx(0.01, rel=1e-3)
-    assert output["row"] == page.manifest["first"]["row"] or entries["input.1"]["row"] == page.manifest["first"]["row"]
+    assert (
+        output["row"] == page.manifest["first"]["row"]
+        or entries["input.1"]["row"] == page.manifest["first"]["row"]
+    )
 
 
 def test_rows_of_a_page_are_those_of_the_result(runs: dict[str, Path]) -> None:
@@ -169,13 +178,17 @@ def loss_rows(page: PageParts) -> list[int]:
     rows = []
     for rank in range(len(page.manifest["ranks"])):
         calls, entries = page.rows("call", rank), page.rows("entry", rank)
-        rows.append(list(zip(calls, entries, strict=True)).index(("Functional.mse_loss.0.forward", "output.0")))
+        rows.append(
+            list(zip(calls, entries, strict=True)).index(("Functional.mse_loss.0.forward", "output.0"))
+        )
     return rows
 
 
 def reported(source: Path, folder: Path) -> PageParts:
     """The page that the command writes."""
-    ran = subprocess.run([*PROGRAM, "report", source, "-o", folder / "page.html"], capture_output=True, text=True)
+    ran = subprocess.run(
+        [*PROGRAM, "report", source, "-o", folder / "page.html"], capture_output=True, text=True
+    )
     if "make web" in ran.stderr:
         pytest.skip(ran.stderr)
     assert ran.returncode == 0, ran.stderr
@@ -208,7 +221,11 @@ def test_the_page_of_two_checkpoints(tmp_path: Path) -> None:
     assert page.manifest["kind"] == "tensors"
     assert sorted(page.calls("name")) == ["fc.bias", "fc.weight", "out.bias", "out.weight"]
     at = page.call("out.weight")
-    assert (page.calls("path")[at], page.calls("op")[at], page.calls("verdict")[at]) == ("out", "weight", "fail")
+    assert (page.calls("path")[at], page.calls("op")[at], page.calls("verdict")[at]) == (
+        "out",
+        "weight",
+        "fail",
+    )
     assert page.json(f"detail/0/{at}")["entries"][0]["worst"]
 
 

@@ -36,8 +36,8 @@ def test_the_workspace_obeys() -> None:
         (
             "cli",
             "ulpscope-py",
-            "cli depends on py; it may depend on compare, dump, formats, graph, kernels, report, session, "
-            "shell, tensor",
+            "cli depends on py; it may depend on compare, dump, formats, graph, kernels, page, report, "
+            "session, shell, tensor",
         ),
         (
             "session",

@@ -124,9 +124,10 @@ COMMANDS = [
         "man",
         "merge",
         "overflow",
+        "report",
         "run",
     ],
-    *["precision-tool", "shell", "show", "stats"],
+    *["precision-tool", "shell", "show", "stats", "view"],
 ]
 
 

@@ -57,7 +57,9 @@ class PageParts:
     def rows(self, column_name: str, rank: int = 0) -> list[Any]:
         names = [one["name"] for one in self.manifest["columns"]]
         start = f"rows/{rank}/{names.index(column_name)}/"
-        chunks = sorted((name for name in self.parts if name.startswith(start)), key=lambda name: int(name[len(start) :]))
+        chunks = sorted(
+            (name for name in self.parts if name.startswith(start)), key=lambda name: int(name[len(start) :])
+        )
         return [value for name in chunks for value in self.column(name)]
 
 
@@ -72,5 +74,7 @@ def column(part: bytes) -> list[Any]:
         there = [bool(rest[at >> 3] >> (at & 7) & 1) for at in range(count)]
         rest = rest[(count + 7) // 8 :]
     size, form = (8, "<d") if kind == 1 else (4, "<f")
-    numbers = (struct.unpack(form, bytes(rest[byte * count + at] for byte in range(size)))[0] for at in range(count))
+    numbers = (
+        struct.unpack(form, bytes(rest[byte * count + at] for byte in range(size)))[0] for at in range(count)
+    )
     return [number if is_there else None for number, is_there in zip(numbers, there, strict=True)]

@@ -1,4 +1,5 @@
 /** What the chart shows of the calls of a rank, as positions on a logarithmic axis. */
+import { classOf } from '../classes.ts';
 import type { Calls } from '../data/calls.ts';
 import type { CallField } from '../payload.ts';
 
@@ -15,6 +16,9 @@ export interface Series {
   readonly high: number;
   readonly zeroAt: number;
   readonly notFiniteAt: number;
+  /** Where calls are that need attention and have no number: one side alone makes them. */
+  readonly unmeasuredAt: number;
+  readonly bottom: number;
 }
 
 /** Gradients of parameters arrive in the backward pass. */
@@ -50,11 +54,13 @@ export function seriesOf(calls: Calls, field: CallField): Series {
   low = Math.floor(low);
   high = Math.max(Math.ceil(high), low + 1);
   const zeroAt = low - 0.8;
+  const unmeasuredAt = zeroAt - 1;
   const notFiniteAt = high + 0.8;
   const y = Array.from(measured, (value, call) => {
-    if (isMissing[call]) return null;
+    if (isMissing[call]) return classOf(marks[call]).weight >= 3 ? unmeasuredAt : null;
     if (value === 0) return zeroAt;
     return Number.isFinite(value) ? Math.log10(Math.abs(value)) : notFiniteAt;
   });
-  return { measured, floor, marks, backward, y, low, high, zeroAt, notFiniteAt };
+  const bottom = (y.includes(unmeasuredAt) ? unmeasuredAt : zeroAt) - 0.5;
+  return { measured, floor, marks, backward, y, low, high, zeroAt, notFiniteAt, unmeasuredAt, bottom };
 }

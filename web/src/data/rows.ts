@@ -5,9 +5,13 @@ import type { Parts } from './parts.ts';
 
 export class Rows {
   readonly length: number;
+  /** Why values that are in view could not be read. They are not asked for again: the server may have ended. */
+  problem: string | null = null;
   readonly #chunkRows: number;
   readonly #chunks = new Map<string, ColumnData>();
   readonly #requests = new Map<string, Promise<ColumnData>>();
+  /** Chunks after which `arrived` is called. */
+  readonly #awaited = new Set<string>();
   readonly #whole = new Map<number, Promise<ColumnData>>();
 
   constructor(
@@ -26,7 +30,9 @@ export class Rows {
     const name = partName.rows(this.rank, column, number);
     const chunk = this.#chunks.get(name);
     if (chunk) return chunk.at(row % this.#chunkRows);
-    if (!this.#requests.has(name)) {
+    if (!this.#awaited.has(name)) {
+      this.#awaited.add(name);
+      // Why it failed is in `problem`.
       this.#chunk(name).then(this.arrived, this.arrived);
     }
     return undefined;
@@ -63,6 +69,7 @@ export class Rows {
         this.#chunks.set(name, column);
         return column;
       });
+      request.catch((error: unknown) => (this.problem = error instanceof Error ? error.message : String(error)));
       this.#requests.set(name, request);
     }
     return request;

@@ -20,6 +20,8 @@ export type Line =
       readonly region: number;
       readonly isOpen: boolean;
     }
+  /** Over the lines of an open region: which side is which. */
+  | { readonly kind: 'heads'; readonly level: number; readonly key: string }
   /** One line of an open region: a call of each side, where both still have one. */
   | {
       readonly kind: 'sides';
@@ -64,6 +66,7 @@ export function openLines(
       lines.push({ kind: 'region', level: top.level, key, region: item.region, isOpen });
       const region = regions[item.region];
       if (!isOpen || !region) continue;
+      lines.push({ kind: 'heads', level: top.level + 1, key: `${key}.heads` });
       for (let at = 0; at < Math.max(region.target.length, region.golden.length); at += 1) {
         const [target, golden] = [region.target[at] ?? null, region.golden[at] ?? null];
         lines.push({ kind: 'sides', level: top.level + 1, key: `${key}.${at}`, target, golden });

@@ -10,6 +10,7 @@ use ulpscope_compare::{Agreement, Matching, Prover};
 use ulpscope_dump::{Problems, Select};
 use ulpscope_page::{PageOptions, ResultFolder, page_of_result};
 use ulpscope_report::SheetFormat;
+use ulpscope_report::page::Template;
 use ulpscope_session::{
     Compared, FileOutputs, FileSink, MappingFiles, NumberRanges, Request, StyleName, execute, rank_label,
     summary, write,
@@ -95,7 +96,10 @@ impl Compare {
         prover: Option<&(dyn Prover + Send)>,
         output: &mut Output,
     ) -> anyhow::Result<Exit> {
-        // Report an unwritable folder before hours of work, not after.
+        // Report a missing page or an unwritable folder before hours of work, not after.
+        if self.page {
+            Template::built()?;
+        }
         if let Some(folder) = &self.output {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;

@@ -9,6 +9,7 @@ use serde_json::json;
 use ulpscope_dump::Select;
 use ulpscope_formats::{Error, file};
 use ulpscope_page::{Page, PageError, PageOptions, ResultFolder, Server, page_of_dump, page_of_result};
+use ulpscope_report::page::Template;
 use ulpscope_session::{Language, NumberRanges};
 
 use crate::args::{PageArgs, ReportArgs, ViewArgs};
@@ -48,6 +49,7 @@ impl From<PageArgs> for PageSource {
 
 impl PageSource {
     fn page(&self, on_demand: bool) -> anyhow::Result<Page> {
+        Template::built()?;
         let _progress = Progress::of_one("reading");
         if has_result(&self.path) {
             let result = ResultFolder::open(&result_at(&self.path)?)?;

@@ -40,7 +40,12 @@ pub fn page_of_dump(path: &Path, select: &Select, on_demand: bool) -> Result<Pag
     let mut problems = dump.problems.clone();
     let mut notes = dump.notes.clone();
     let effort = if on_demand { Effort::Quick } else { Effort::Small };
-    let mut builder = RunBuilder { parts: Parts::with(effort), is_saved: true, ..RunBuilder::default() };
+    let mut builder = RunBuilder {
+        parts: Parts::with(effort),
+        is_saved: true,
+        left: numbers::MAX_MEASURED,
+        ..RunBuilder::default()
+    };
     builder.add_origins(&dump, &mut notes, &mut problems);
     let places: Vec<(&Step, &RankPlace)> =
         dump.steps.iter().flat_map(|step| step.ranks.iter().map(move |rank| (step, rank))).collect();
@@ -79,6 +84,8 @@ struct RunBuilder {
     /// Whether there are tensors without calls alone, as in a checkpoint.
     is_saved: bool,
     lacks_details: bool,
+    /// Elements that may still be measured.
+    left: u64,
     notes: Vec<String>,
 }
 
@@ -117,7 +124,8 @@ impl RunBuilder {
                 return Ok(());
             }
         };
-        let mut reading = RankReading::of(number, &opened, &mut self.columns, &mut self.parts)?;
+        let mut reading =
+            RankReading::of(number, &opened, &mut self.columns, &mut self.left, &mut self.parts)?;
         self.judge(number, step, place, &mut reading.calls);
         let has_flow = columns::write_flow(number, &opened, &reading, &mut self.parts)?;
         let is_promised = details.is_none();

@@ -7,7 +7,7 @@ use ulpscope_report::page::ColumnValue;
 
 use super::columns::{COLUMNS, ROW_WIDTH};
 use super::findings::RunFindingKind;
-use super::numbers::{MAX_MEASURED, TensorNumbers};
+use super::numbers::TensorNumbers;
 use crate::dumps::NamedRank;
 use crate::error::PageError;
 use crate::flow::position;
@@ -62,16 +62,17 @@ pub(super) struct RankReading {
 }
 
 impl RankReading {
+    /// Reads a rank; `left` is how many elements may still be measured.
     pub(super) fn of(
         number: usize,
         opened: &NamedRank,
         columns: &mut ColumnNames,
+        left: &mut u64,
         parts: &mut Parts,
     ) -> Result<RankReading, PageError> {
         let rank = &opened.rank;
         let headings = COLUMNS.map(|(name, _)| name.to_owned());
         let mut chunks = RowChunks::of(number, columns, parts);
-        let mut left = MAX_MEASURED;
         let mut calls = Vec::with_capacity(rank.calls().len());
         for at in 0..rank.calls().len() {
             let (name, parent, stack) = (rank.name(at), rank.parent(at), rank.stack(at));
@@ -97,7 +98,7 @@ impl RankReading {
             // What cannot be read is among the problems of the rank.
             for (place, entry) in rank.entries(at).unwrap_or_default().iter().enumerate() {
                 let numbers = match &entry.content {
-                    Content::Tensor(tensor) => Some(TensorNumbers::of(rank, tensor, &mut left)),
+                    Content::Tensor(tensor) => Some(TensorNumbers::of(rank, tensor, left)),
                     _ => None,
                 };
                 call.take(entry, numbers);

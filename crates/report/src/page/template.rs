@@ -57,3 +57,44 @@ fn split<'a>(html: &'a str, place: &'static str) -> Result<(&'a str, &'a str), N
     let (before, after) = html.split_once(place).ok_or(NoPage::NoPlace(place))?;
     if after.contains(place) { Err(NoPage::NoPlace(place)) } else { Ok((before, after)) }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::page::PageWriter;
+
+    const PAGE: &str = "<body><!--ulpscope:static--><p><!--ulpscope:parts--></body>";
+
+    #[test]
+    fn data_is_put_into_its_places() {
+        let template = Template::of(PAGE).unwrap();
+        assert_eq!(
+            template.served("<i>screen</i>", "parts/"),
+            "<body><i>screen</i><p><meta name=\"ulpscope-parts\" content=\"parts/\"></body>"
+        );
+        let mut page = PageWriter::start(template, "", Vec::new()).unwrap();
+        page.part("rows/0/1/0", b"foo").unwrap();
+        let html = String::from_utf8(page.finish().unwrap()).unwrap();
+        assert_eq!(
+            html,
+            "<body><p><script type=\"text/plain\" data-part=\"rows/0/1/0\">Zm9v</script>\n</body>"
+        );
+    }
+
+    #[test]
+    fn a_page_without_places_is_refused() {
+        assert_eq!(Template::of("<body>").unwrap_err(), NoPage::NoPlace(STATIC));
+        assert_eq!(Template::of(STATIC).unwrap_err(), NoPage::NoPlace(PARTS));
+        assert_eq!(Template::of(&PAGE.repeat(2)).unwrap_err(), NoPage::NoPlace(STATIC));
+    }
+
+    #[test]
+    fn a_part_with_a_name_of_others_is_refused() {
+        let mut page = PageWriter::start(Template::of(PAGE).unwrap(), "", Vec::new()).unwrap();
+        for name in ["\"><script>", "rows/0/a b", "../x", "A"] {
+            assert!(page.part(name, b"").is_err(), "{name}");
+        }
+    }
+}
