@@ -6,6 +6,7 @@ use ulpscope_tensor::DType;
 
 use super::measure::{Basis, Measured, Numbers, State};
 use super::rounding::{ACCUMULATOR, unit_roundoff};
+use super::sentinels::statistic_beside_sentinels;
 
 /// How large a tensor is, and how far the two sides are apart.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +145,15 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
         extent.error = apart(3).max(apart(2) * count.sqrt());
         extent.peak = apart(0).max(apart(1));
         extent.drift = ratio(apart(3), extent.norm);
+        let dtypes = [target, golden].map(TensorEntry::dtype);
+        if let Some(beside) = statistic_beside_sentinels([&measured.target, &measured.golden], dtypes) {
+            let ends = [measured.target[beside], measured.golden[beside]].map(|end| end.unwrap_or(0.0).abs());
+            extent.largest = ends[0].max(ends[1]);
+            extent.norm = extent.largest * count.sqrt();
+            extent.peak = apart(beside);
+            extent.error = extent.peak * count.sqrt();
+            extent.drift = ratio(extent.peak, extent.largest);
+        }
         if norm.is_none() {
             extent.norm = mean.unwrap_or(0.0).abs().max(largest) * count.sqrt();
         }

@@ -3,6 +3,9 @@
 //! An element is a sentinel if it has the extreme value of its tensor, at the same places on both sides, two or more of them,
 //! and if that value is at least 1e4 and 1,000 times as large as every other element. The extreme values have to be the same
 //! on both sides, or on each the largest finite value of its dtype.
+//!
+//! Where only statistics were recorded, norm and mean are those of the sentinels and prove nothing. The end of the values
+//! that no sentinel is at tells something of the rest.
 
 use ulpscope_formats::Tensor;
 use ulpscope_kernels::{Comparison, Rest, Threads, rest, stats};
@@ -16,6 +19,9 @@ const LEAST: f64 = 1e4;
 
 /// How many times as large as everything else it is.
 const GAP: f64 = 1e3;
+
+/// The norm of two equal elements, of one that is 1, except for rounding.
+const SEVERAL: f64 = 1.4;
 
 /// Two tensors without their sentinels; nothing where they have none.
 pub(super) fn without_sentinels(
@@ -35,6 +41,25 @@ pub(super) fn without_sentinels(
         reading::read(tensors.0, tensors.1, |reading| rest(&views.0, &views.1, (target, golden), reading));
     let is_far = |rest: &Rest| rest.largest * GAP <= target.abs().min(golden.abs());
     measured.ok().filter(|rest| rest.one_sided == 0 && rest.left_out >= 2 && is_far(rest))
+}
+
+/// The statistic that sentinels leave: 0 for the largest element, 1 for the smallest. Nothing where there are no sentinels.
+pub(super) fn statistic_beside_sentinels(
+    recorded: [&Numbers; 2],
+    dtypes: [Option<DType>; 2],
+) -> Option<usize> {
+    let is_end = |side: usize, value: f64| dtypes[side].and_then(largest_finite) == Some(value.abs());
+    let far = |side: usize| {
+        let (max, min, norm) = (recorded[side][0]?, recorded[side][1]?, recorded[side][3]?);
+        let (far, near, beside) = if max.abs() > min.abs() { (max, min, 1) } else { (min, max, 0) };
+        let is_sentinel = far.is_finite() && far.abs() >= LEAST && near.abs() * GAP <= far.abs();
+        // Two or more of them.
+        (is_sentinel && norm.abs() >= SEVERAL * far.abs()).then_some((far, beside))
+    };
+    let ((target, beside), (golden, other)) = (far(0)?, far(1)?);
+    let are_ends = is_end(0, target) && is_end(1, golden);
+    (beside == other && (target == golden || are_ends && target.signum() == golden.signum()))
+        .then_some(beside)
 }
 
 /// The end of a tensor's values that may be a sentinel: far from 0, and from the other end.
@@ -58,4 +83,33 @@ fn extreme(tensor: &Tensor, recorded: &Numbers, comparison: &Comparison) -> Opti
 
 fn largest_finite(dtype: DType) -> Option<f64> {
     dtype.float_limits().filter(|_| dtype.is_float()).map(|limits| limits.max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beside(target: [f64; 4], golden: [f64; 4], dtype: DType) -> Option<usize> {
+        let [target, golden] = [target, golden].map(|numbers| numbers.map(Some));
+        statistic_beside_sentinels([&target, &golden], [Some(dtype); 2])
+    }
+
+    #[test]
+    fn statistics_of_masked_scores_leave_one_end() {
+        let masked = |max: f64, fill: f64| [max, fill, fill / 2.0, -fill * 8.0];
+        assert_eq!(beside(masked(9.0, -1e9), masked(7.0, -1e9), DType::F32), Some(0));
+        let end = f64::from(f32::MIN);
+        assert_eq!(beside(masked(9.0, end), masked(7.0, end), DType::F32), Some(0));
+        // A positive fill value leaves the smallest element.
+        assert_eq!(beside([1e9, -3.0, 5e8, 8e9], [1e9, -4.0, 5e8, 8e9], DType::F32), Some(1));
+    }
+
+    #[test]
+    fn large_values_of_ordinary_tensors_are_no_sentinels() {
+        // Different ones, one alone, one that is not far from the others, and small ones.
+        assert_eq!(beside([9.0, -1e9, -1.0, 8e9], [9.0, -2e9, -1.0, 8e9], DType::F32), None);
+        assert_eq!(beside([9.0, -1e9, -1.0, 1e9], [9.0, -1e9, -1.0, 1e9], DType::F32), None);
+        assert_eq!(beside([1e8, -1e9, -1.0, 8e9], [1e8, -1e9, -1.0, 8e9], DType::F32), None);
+        assert_eq!(beside([0.1, -1e3, -1.0, 8e3], [0.1, -1e3, -1.0, 8e3], DType::F32), None);
+    }
 }
