@@ -8,7 +8,7 @@ use ulpscope_dump::CallKind;
 use super::blame::Origins;
 use super::conclude::results;
 use super::conclusion::{Cause, Conclusion, found};
-use super::correspondence::{Correspondence, Cut};
+use super::correspondence::{Agreed, Correspondence, Cut};
 use super::expect::Apart;
 use super::final_results::Guarded;
 use super::flow::{Calls, Flow};
@@ -30,6 +30,8 @@ pub(super) struct Port {
     pub(super) conclusions: Vec<Conclusion>,
     /// Where they part; nothing, where their final results agree.
     pub(super) cut: Option<Cut>,
+    /// What agrees, where they do not part.
+    pub(super) agreed: Option<Agreed>,
 }
 
 impl Port {
@@ -67,9 +69,9 @@ pub(super) fn part(
     let heard =
         units.iter().enumerate().flat_map(|(at, unit)| results(unit).map(move |(entry, _)| (at, entry)));
     let heard = heard.map(|(at, entry)| noise.of(at, entry).allowed().whole).fold(0.0, f64::max);
-    let cut = match Correspondence::of(calls[0], calls[1], heard) {
-        Correspondence::Agree => None,
-        Correspondence::Differ(cut) => Some(*cut),
+    let (cut, agreed) = match Correspondence::of(calls[0], calls[1], heard) {
+        Correspondence::Agree(agreed) => (None, Some(agreed)),
+        Correspondence::Differ(cut) => (Some(*cut), None),
         Correspondence::Open => return None,
     };
     let first = match &cut {
@@ -81,7 +83,7 @@ pub(super) fn part(
     if let (Some(first), Some(cut)) = (first, &cut) {
         conclusions[first] = blamed(&units[first], cut);
     }
-    Some(Port { conclusions, cut })
+    Some(Port { conclusions, cut, agreed })
 }
 
 /// Whether the forward passes consist of different calls.
