@@ -21,6 +21,8 @@ __all__ = [
     "Judgement",
     "OpenCall",
     "Recorder",
+    "Region",
+    "RegionCall",
     "Stats",
     "Unread",
     "__version__",
@@ -176,6 +178,9 @@ class Divergence:
     def golden_call(self) -> str | None:
         """The name of the paired call in the golden; ``None`` if there is none."""
     @property
+    def region(self) -> Region | None:
+        """Where two different programs part: the calls of both between; ``None`` if one call is to blame."""
+    @property
     def module(self) -> str | None:
         """The module that the call runs in."""
     @property
@@ -241,6 +246,56 @@ class Divergence:
     @property
     def golden_own_error(self) -> float | None:
         """The same of the golden's."""
+
+@final
+class Region:
+    """Calls of two programs that lie between values that agree and the first that do not."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    @property
+    def target(self) -> list[RegionCall]:
+        """The calls of the target, in execution order."""
+    @property
+    def golden(self) -> list[RegionCall]:
+        """The calls of the golden, in execution order."""
+    @property
+    def after(self) -> list[tuple[RegionCall, RegionCall]]:
+        """Calls of the target and of the golden whose results go into it and agree, the nearest first."""
+    @property
+    def before(self) -> tuple[RegionCall, RegionCall]:
+        """The calls of the target and of the golden at its end, whose results differ."""
+
+@final
+class RegionCall:
+    """A call of a ``Region``."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    @property
+    def name(self) -> str:
+        """Its name."""
+    @property
+    def role(self) -> str:
+        """Its part in the region.
+
+        ``"first"`` to look at, ``"computes"``, ``"other"`` (moves elements, or uses no parameter),
+        ``"after"`` or ``"before"`` (at an end of the region).
+        """
+    @property
+    def position(self) -> int:
+        """How many calls its run recorded before it."""
+    @property
+    def module(self) -> str | None:
+        """The module that made it."""
+    @property
+    def code(self) -> str | None:
+        """The innermost line outside of torch that made it."""
+    @property
+    def results(self) -> list[tuple[str, list[int] | None]]:
+        """Dtype and shape of the tensors that it returned."""
 
 @final
 class Stats:

@@ -7,6 +7,7 @@ mod convert;
 mod diff;
 mod exit_codes;
 mod explain;
+mod explain_region;
 mod help;
 mod hostile_names;
 mod journal;

@@ -226,7 +226,15 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "LANG")]
     pub(crate) lang: Option<Language>,
 
-    /// Print one JSON object: the explanation, the calls by class, and the calls that introduced an error
+    /// List every call of both programs in the N-th region of the result, from 1
+    ///
+    /// Two programs that make different calls may compute the same up to some values and not from others on: the calls
+    /// between are a region.
+    #[arg(long, value_name = "N", value_parser = region)]
+    pub(crate) region: Option<NonZeroUsize>,
+
+    /// Print one JSON object: the explanation, the calls by class, and the calls that introduced an error; with
+    /// --region, that region
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -394,10 +402,11 @@ Examples:
   ulpscope explain result/       (after ulpscope compare npu_dump/ gpu_dump/ -o result/)
   ulpscope explain result/result.json --json
   ulpscope explain result/ --lang zh
+  ulpscope explain result/ --region 1
 
 Exit codes:
   0  explained, whatever was found
-  2  the result could not be read, or has no explanation";
+  2  the result could not be read, or has no explanation or region of this number";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -422,6 +431,12 @@ pub(crate) fn language(flag: Option<Language>) -> anyhow::Result<Language> {
         Some(language) => Ok(language),
         None => Language::of_environment().map_err(anyhow::Error::msg),
     }
+}
+
+fn region(text: &str) -> Result<NonZeroUsize, String> {
+    let number: usize =
+        text.parse().map_err(|_| format!("expected the number of a region, found {text:?}"))?;
+    NonZeroUsize::new(number).ok_or_else(|| "--region must be at least 1".to_owned())
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::final_result::FinalResult;
+use crate::finding::FindingCause;
 use crate::job::{RankResult, first_divergence};
 use crate::run::{Counts, RankOutcome};
 use crate::style::Side;
@@ -73,6 +74,15 @@ pub enum Agreement {
         first: String,
         /// How many there are.
         calls: u64,
+    },
+    /// Two programs of different calls compute different results.
+    Parted {
+        /// The first call to look at.
+        first: String,
+        /// Calls of the target among which the difference arises.
+        target: u64,
+        /// Likewise of the golden.
+        golden: u64,
     },
     /// Tensors that belong to no call differ: those of two checkpoints, or saved ones.
     TensorsDiffer {
@@ -145,9 +155,10 @@ impl Agreement {
     pub fn answer(&self) -> Answer {
         match self {
             Agreement::Agrees { .. } | Agreement::Passes { .. } => Answer::Agree,
-            Agreement::Blamed { .. } | Agreement::TensorsDiffer { .. } | Agreement::Fails { .. } => {
-                Answer::Differ
-            }
+            Agreement::Blamed { .. }
+            | Agreement::Parted { .. }
+            | Agreement::TensorsDiffer { .. }
+            | Agreement::Fails { .. } => Answer::Differ,
             Agreement::Unexplained { .. }
             | Agreement::FinalResult(_)
             | Agreement::Refuted { .. }
@@ -171,6 +182,7 @@ impl Agreement {
         match self {
             Agreement::Agrees { .. } | Agreement::Passes { .. } => 0,
             Agreement::Blamed { .. }
+            | Agreement::Parted { .. }
             | Agreement::TensorsDiffer { .. }
             | Agreement::Fails { .. }
             | Agreement::Unexplained { .. }
@@ -207,6 +219,10 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
     }
     if let Some((_, first)) = first_divergence(results) {
         let calls = outcomes().map(|outcome| outcome.divergence_count).sum();
+        if let FindingCause::Region(region) = &first.finding.cause {
+            let [target, golden] = [&region.target, &region.golden].map(|side| side.computing.len() as u64);
+            return Agreement::Parted { first: first.call.clone(), target, golden };
+        }
         let first = first.call.clone();
         return match outcomes().all(|outcome| outcome.only_tensors) {
             true => Agreement::TensorsDiffer { first, differ: calls, of: rows - not_compared },
@@ -306,6 +322,12 @@ impl fmt::Display for Agreement {
             Agreement::Blamed { first, calls } => {
                 write!(f, "{calls} calls introduced an error, the first is {first}")
             }
+            Agreement::Parted { first, target, golden } => write!(
+                f,
+                "the two programs compute different results; the cause is among {} of the target and {golden} of the golden, \
+                 the first to look at is {first}",
+                counted(*target, "call", "calls"),
+            ),
             Agreement::Fails { rule, failed, rows } => {
                 write!(f, "{failed} of {rows} rows fail by the rule of {rule}")
             }

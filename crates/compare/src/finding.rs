@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::{ArgumentDifference, Fact};
 use crate::proof::{Proof, ProofVerdict};
+use crate::region::Region;
 use crate::style::Side;
 use crate::words;
 
@@ -176,39 +177,6 @@ impl FindingCause {
             | FindingCause::Rule => plain,
         }
     }
-}
-
-/// Calls of both sides that lie between values that agree and the first that do not.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Region {
-    /// Calls of the target, the most suspect first.
-    pub target: RegionCalls,
-    /// Likewise of the golden.
-    pub golden: RegionCalls,
-    /// The golden's call that takes the place of the first.
-    pub partner: Option<String>,
-    /// Calls whose results go into it and agree: of the target, and what corresponds to it in the golden.
-    pub after: Vec<[String; 2]>,
-    /// The calls at its end, whose results do not agree.
-    pub before: [String; 2],
-}
-
-/// Calls of one side.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RegionCalls {
-    /// Those that compute, the most suspect first.
-    pub computing: Vec<RegionCall>,
-    /// Those that only move elements, or compute from no parameter: masks, positions.
-    pub others: Vec<RegionCall>,
-}
-
-/// A call and its source line.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RegionCall {
-    /// Its name.
-    pub name: String,
-    /// The line that makes it, where the dump says.
-    pub code: Option<String>,
 }
 
 /// What explanations have to know of a cause besides its sentence.

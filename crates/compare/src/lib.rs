@@ -31,6 +31,7 @@ pub mod overflow;
 mod pairing;
 mod proof;
 mod reading;
+mod region;
 pub mod results;
 mod row_spool;
 mod run;
@@ -46,8 +47,7 @@ pub use divergence_entry::DivergenceEntry;
 pub use fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
 pub use final_result::{FinalResult, UnexplainedStep};
 pub use finding::{
-    CauseRemark, CauseTraits, Finding, FindingCause, FindingKind, Measure, Part, Precision, Region,
-    RegionCall, RegionCalls, ShowsIn,
+    CauseRemark, CauseTraits, Finding, FindingCause, FindingKind, Measure, Part, Precision, ShowsIn,
 };
 pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, first_divergence, pair_ranks};
 pub use mapping::Mapping;
@@ -59,6 +59,7 @@ pub use pairing::{
     Reason, Unit, UnknownMatching, pair, pair_entries,
 };
 pub use proof::{Proof, ProofVerdict, Prover, Proving, ReplayedError, WrongSide};
+pub use region::{Region, RegionCall, RegionCalls, RegionResult};
 pub use run::{
     CompareError, Counts, FailingCall, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
     compare_ranks_knowing,

@@ -33,6 +33,37 @@ pub enum Note {
         /// How many more.
         more: u64,
     },
+    /// An input has different sizes in the two runs: a different batch, length or padding.
+    InputsCutDifferently {
+        /// The entry that shows it in the target.
+        target: String,
+        /// Likewise in the golden.
+        golden: String,
+        /// The dimensions that differ, with their sizes in the target and in the golden.
+        sizes: Vec<(u64, [u64; 2])>,
+    },
+    /// The two programs make different calls, and their final results agree.
+    DifferentPrograms {
+        /// Calls without a counterpart, of the target and of the golden.
+        unpaired: [u64; 2],
+        /// All their calls of the forward pass.
+        calls: [u64; 2],
+        /// Calls of the target that return the final results.
+        results: Vec<String>,
+        /// How many more.
+        more: u64,
+    },
+    /// Parameters differ in content, and final results agree: concatenated, merged or folded weights.
+    OtherWeights {
+        /// How many of the target have no counterpart.
+        target: u64,
+        /// How many of the golden.
+        golden: u64,
+        /// The first of them.
+        first: String,
+        /// The side that has it.
+        side: Side,
+    },
     /// The two runs compute the same in different ways.
     DifferentWays {
         /// The call from which on.
@@ -197,6 +228,14 @@ pub enum Counted {
     Skipped(String),
 }
 
+/// `dimension 1 is 12 against 16`.
+fn dimensions(sizes: &[(u64, [u64; 2])]) -> String {
+    let said = sizes
+        .iter()
+        .map(|(dimension, [target, golden])| format!("dimension {dimension} is {target} against {golden}"));
+    said.collect::<Vec<String>>().join(", ")
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -216,6 +255,31 @@ impl fmt::Display for Note {
             Note::FinalResultsNotJudged { first, more } => write!(
                 f,
                 "the final result {first} and {more} more differ and were not judged: inputs they follow from differ"
+            ),
+            Note::InputsCutDifferently { target, golden, sizes } => {
+                let golden = if golden == target { "the golden".to_owned() } else { format!("{golden} of the golden") };
+                write!(f, "the input {target} has other sizes than in {golden}: {}. ", dimensions(sizes))?;
+                f.write_str("Batches, sequence lengths or padding differ, so only the part that both have can agree")
+            }
+            Note::DifferentPrograms { unpaired, calls, results, more } => {
+                write!(
+                    f,
+                    "the two programs make different calls ({} of {} in the target and {} of {} in the golden have no \
+                     counterpart); their final results agree: {}",
+                    unpaired[0],
+                    calls[0],
+                    unpaired[1],
+                    calls[1],
+                    results.join(", ")
+                )?;
+                if *more > 0 { write!(f, " and {more} more") } else { Ok(()) }
+            }
+            Note::OtherWeights { target, golden, first, side } => write!(
+                f,
+                "{} of the target and {golden} of the golden have no counterpart of the same content (the first: {first} of \
+                 the {}), but the final results agree: other weights, same function",
+                counted(*target, "parameter"),
+                side.word()
             ),
             Note::DifferentWays { begin, end } => write!(
                 f,

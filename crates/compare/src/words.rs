@@ -6,7 +6,8 @@
 use ulpscope_report::{format_apart, format_digits, format_short};
 
 use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
-use crate::finding::{Finding, Measure, Part, Region};
+use crate::finding::{Finding, Measure, Part};
+use crate::region::Region;
 use crate::style::Side;
 
 /// Significant digits of a typed number.
@@ -196,11 +197,11 @@ pub fn arguments(differences: &[ArgumentDifference]) -> String {
 pub(crate) fn region(region: &Region) -> String {
     let counts = [&region.target, &region.golden].map(|calls| calls.computing.len());
     let calls = |count: usize| if count == 1 { "1 call".to_owned() } else { format!("{count} calls") };
-    let after = region.after.first().map(|[target, _]| format!("after {target}, which agrees, and "));
+    let after = region.after.first().map(|[target, _]| format!("after {}, which agrees, and ", target.name));
     format!(
         "the two programs part {}before {}, which differs: {} of the target, {} of the golden",
         after.unwrap_or_default(),
-        region.before[0],
+        region.before[0].name,
         calls(counts[0]),
         calls(counts[1]),
     )

@@ -2,9 +2,10 @@
 
 use pyo3::prelude::*;
 use serde_json::Value as Json;
-use ulpscope_compare::{ProofVerdict, RankResult};
+use ulpscope_compare::{FindingCause, ProofVerdict, RankResult};
 use ulpscope_report::{Align, Cell, Record, Table, Terminal, escape};
 
+use crate::region::Region;
 use crate::result_bytes::{Reduced, hash, packed, reduce, same};
 
 /// A call that introduced an error.
@@ -13,6 +14,7 @@ use crate::result_bytes::{Reduced, hash, packed, reduce, same};
 pub(crate) struct Divergence {
     call: String,
     golden_call: Option<String>,
+    region: Option<Region>,
     module: Option<String>,
     code: Option<String>,
     inner_code: Option<String>,
@@ -39,8 +41,16 @@ pub(crate) struct Divergence {
 
 packed! {
     Divergence {
-        call, golden_call, module, code, inner_code, golden_code, golden_inner_code, kind, entry, why, confidence, line,
+        call, golden_call, region, module, code, inner_code, golden_code, golden_inner_code, kind, entry, why, confidence, line,
         stack, step, rank, error, floor, downstream, direction, proof, proof_reason, wrong_side, target_own_error, golden_own_error,
+    }
+}
+
+/// The calls among which two programs part.
+fn region(found: &ulpscope_compare::Divergence) -> Option<&ulpscope_compare::Region> {
+    match &found.finding.cause {
+        FindingCause::Region(region) => Some(region),
+        _ => None,
     }
 }
 
@@ -57,6 +67,7 @@ impl Divergence {
         Divergence {
             call: found.call.clone(),
             golden_call: found.golden_call.clone(),
+            region: region(found).map(Region::of),
             module: found.module.clone(),
             code: found.code.clone(),
             inner_code: found.inner_code.clone(),

@@ -29,6 +29,7 @@ mod operand;
 mod own_error;
 mod prover;
 mod range;
+mod region;
 mod restore;
 mod result_bytes;
 mod sheets;
@@ -63,6 +64,8 @@ mod _core {
     use crate::own_error::{Judgement, detail_columns, judge_ratios, judge_result, ratio_columns};
     #[pymodule_export]
     use crate::range::reach;
+    #[pymodule_export]
+    use crate::region::{Region, RegionCall};
     #[pymodule_export]
     use crate::restore::restore;
     #[pymodule_export]

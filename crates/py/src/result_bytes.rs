@@ -12,7 +12,7 @@ use ulpscope_report::{Cell, Emphasis, Row};
 use ulpscope_tensor::{DType, Scalar};
 
 /// Changes with the layout of any result: only the version that wrote a pickle reads it.
-const LAYOUT: u64 = 2;
+const LAYOUT: u64 = 3;
 
 /// The deepest nesting of lists and objects. A result has far fewer levels, and the stack has room for these.
 const MAX_DEPTH: usize = 64;

@@ -10,15 +10,18 @@
 
 use serde::{Deserialize, Serialize};
 use ulpscope_compare::{
-    Agreement, Answer, Class, Divergence, FinalResult, Part, RankOutcome, RankResult, ShowsIn,
+    Agreement, Answer, Class, Divergence, FinalResult, Part, RankOutcome, RankResult, ShowsIn, Side,
 };
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::escape;
 
 use crate::instruction::Instruction;
+use crate::region::{ListedCall, RegionStatement};
 use crate::statement::{Heading, Measured, Pass, Reached, Section, Statement};
 use crate::words::Words;
-use crate::{Compared, StyleName, cause, limitations, next_step, other_divergences, tensors, unpaired};
+use crate::{
+    Compared, StyleName, cause, limitations, next_step, other_divergences, region, tensors, unpaired,
+};
 
 /// Headed sections of statements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -75,8 +78,15 @@ impl Explanation {
             }
             let heading = words.heading(section.heading);
             // Names and lines of code come from files: each stays on one line, whatever it contains.
+            let calls = section.statements.iter().filter_map(|statement| match statement {
+                Statement::Region(RegionStatement::Call(call)) => Some(call),
+                _ => None,
+            });
+            let mut calls = region::lines(&calls.collect::<Vec<&ListedCall>>()).into_iter();
             let said = section.statements.iter().map(|statement| {
-                let text = words.statement(statement);
+                let is_call = matches!(statement, Statement::Region(RegionStatement::Call(_)));
+                let call = if is_call { calls.next() } else { None };
+                let text = call.unwrap_or_else(|| words.statement(statement));
                 let indent = if is_verbatim(statement) { "  " } else { "" };
                 format!("{indent}{}", escape::terminal(&text))
             });
@@ -136,6 +146,12 @@ impl Explanation {
         self.add_next(vec![Instruction::CompareNatively, next_step::compare_again(compared, None)]);
     }
 
+    pub(crate) fn of_sections(sections: Vec<(Heading, Vec<Statement>)>) -> Explanation {
+        let mut explanation = Explanation::default();
+        sections.into_iter().for_each(|(heading, statements)| explanation.add(heading, statements));
+        explanation
+    }
+
     fn of_divergence<S>(
         &mut self,
         compared: &Compared<S>,
@@ -143,12 +159,27 @@ impl Explanation {
         outcome: &RankOutcome,
         first: &Divergence,
     ) {
-        self.add(Heading::WhatBroke, cause::statements(rank.step, outcome, first));
+        let mut broke = limitations::first_notes(compared);
+        broke.extend(most_not_judged(compared));
+        broke.extend(cause::statements(rank.step, outcome, first));
+        self.add(Heading::WhatBroke, broke);
+        let region = region::of(first);
         self.add(Heading::Where, place(compared, rank, first));
+        for (heading, calls) in region.map(region::calls).into_iter().flatten() {
+            self.add(heading, calls);
+        }
         let proof = first.finding.proof.clone().map(|proof| Statement::Proof { call: None, proof });
-        self.add(Heading::HowLarge, size(first).into_iter().chain(proof).collect());
+        let size = match region {
+            Some(region) => region::size(region, first.finding.measure).into_iter().collect(),
+            None => size(first),
+        };
+        self.add(Heading::HowLarge, size.into_iter().chain(proof).collect());
         self.add(Heading::Downstream, downstream(outcome, first));
-        self.add(Heading::Confidence, vec![Statement::Confidence(first.finding.confidence)]);
+        let confidence = match region {
+            Some(region) => region::confidence(region, first),
+            None => Statement::Confidence(first.finding.confidence),
+        };
+        self.add(Heading::Confidence, vec![confidence]);
         let mut others = other_divergences::statements(compared, rank, outcome);
         others.extend(other_divergences::refuted(outcome));
         self.add(Heading::OtherDivergences, others);
@@ -195,6 +226,13 @@ impl Explanation {
         if has_reservations {
             said.extend(reservations(compared));
         }
+        match compared.agreement.answer() {
+            Answer::Agree => said.extend(limitations::first_notes(compared)),
+            Answer::Differ | Answer::Inconclusive => {
+                let first = limitations::first_notes(compared).into_iter().chain(most_not_judged(compared));
+                said.splice(0..0, first.collect::<Vec<Statement>>());
+            }
+        }
         self.add(Heading::WhatBroke, said);
         let refuted = compared.outcomes().flat_map(other_divergences::refuted);
         self.add(Heading::OtherDivergences, refuted.collect());
@@ -210,7 +248,21 @@ impl Explanation {
 
 /// Whether a statement is a command or code, which is indented further.
 fn is_verbatim(statement: &Statement) -> bool {
-    matches!(statement, Statement::Next(Instruction::Run(_) | Instruction::CodeOf(..)))
+    matches!(
+        statement,
+        Statement::Next(Instruction::Run(_) | Instruction::CodeOf(..))
+            | Statement::Region(RegionStatement::CodeOf { .. })
+    )
+}
+
+/// That most calls could not be judged, if so: what is said after it rests on the others.
+fn most_not_judged<S>(compared: &Compared<S>) -> Option<Statement> {
+    let unpaired = [Side::Target, Side::Golden].map(|side| unpaired::count(compared, side).calls);
+    let unpaired: u64 = unpaired.iter().sum();
+    let paired: u64 = compared.paired().iter().map(|way| way.calls).sum();
+    let calls = unpaired + compared.classes()?.of(Class::NotComparable);
+    let of = unpaired + paired;
+    (2 * calls > of).then_some(Statement::MostNotJudged { calls, of })
 }
 
 /// Why two runs differ although no call introduced an error.
@@ -232,6 +284,12 @@ fn place<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) ->
         Some("optimizer") => Pass::Optimizer,
         _ => Pass::Forward,
     };
+    if let Some(region) = region::of(first) {
+        let mut said = region::edges(region);
+        said.extend(step_and_rank(compared, rank));
+        said.push(entry(rank, first));
+        return said;
+    }
     // A single tensor file has one tensor and no call.
     let has_call = !first.call.is_empty();
     let mut said = Vec::from_iter(has_call.then(|| Statement::Call { name: first.call.clone(), pass }));

@@ -54,6 +54,8 @@ pub enum Instruction {
     SeeInputs,
     /// Compare two calls.
     CompareCalls,
+    /// List all calls among which two programs part.
+    OpenRegion,
     /// Check a call that only one side makes.
     CheckCallOf(Side),
     /// Compare two lines of code.

@@ -23,6 +23,7 @@ mod number_ranges;
 mod origin;
 mod other_divergences;
 mod overflow;
+pub mod region;
 pub mod result_json;
 pub mod statement;
 mod style_name;

@@ -49,6 +49,25 @@ pub(super) fn statements<S>(compared: &Compared<S>, levels_are_said: bool) -> Ve
     said
 }
 
+/// Whether a note is said before anything else: without it, the rest is misunderstood.
+fn is_first(note: &Note) -> bool {
+    matches!(
+        note,
+        Note::InputsCutDifferently { .. } | Note::DifferentPrograms { .. } | Note::OtherWeights { .. }
+    )
+}
+
+/// The notes that are said first, each once.
+pub(super) fn first_notes<S>(compared: &Compared<S>) -> Vec<Statement> {
+    let mut notes: Vec<&Note> = Vec::new();
+    for note in compared.outcomes().flat_map(|outcome| &outcome.notes).filter(|note| is_first(note)) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes.into_iter().take(SHOWN).cloned().map(Statement::NotedFirst).collect()
+}
+
 /// Notes on how the dumps were made and read, except those that are said elsewhere.
 fn notes<S>(compared: &Compared<S>, levels_are_said: bool) -> Vec<Statement> {
     let several = compared.ranks.len() > 1;
@@ -60,6 +79,7 @@ fn notes<S>(compared: &Compared<S>, levels_are_said: bool) -> Vec<Statement> {
     let is_left = |note: &Note| match note {
         Note::OnlyStatistics => false,
         Note::LevelsDiffer { .. } => !levels_are_said,
+        _ if is_first(note) => false,
         _ => true,
     };
     let mut notes: Vec<(Note, Vec<String>)> = Vec::new();

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use ulpscope_compare::{
     Agreement, Divergence, FinalResult, FindingCause, FindingKind, Precision, RankOutcome, RankResult,
-    ShowsIn, Side,
+    Region, ShowsIn, Side,
 };
 use ulpscope_dump::{CallKind, parse_key};
 
 use crate::instruction::Instruction;
-use crate::{Compared, Language, MappingFiles, Request, cause, non_finite, origin};
+use crate::{Compared, Language, MappingFiles, Request, cause, non_finite, origin, region};
 
 /// From this confidence on a finding counts as true.
 pub(crate) const SURE: f64 = 0.7;
@@ -25,6 +25,9 @@ pub(super) fn next<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Dive
     };
     let is_between_modules =
         || rank.result.as_ref().is_ok_and(|(outcome, _)| origin::is_between_modules(outcome, first));
+    if let Some(region) = region::of(first) {
+        return of_region(compared, rank, first, region);
+    }
     match first.finding.kind {
         _ if first.finding.cause == FindingCause::Between => between(compared, rank, first),
         FindingKind::OriginDiffers if origin::was_trained(rank.step, first) => trained(compared, rank, first),
@@ -257,6 +260,21 @@ fn program<S>(compared: &Compared<S>, rank: &RankResult<S>, first: &Divergence) 
     steps.push(Instruction::CompareRecords);
     steps.push(show(compared, rank, first, Side::Target));
     steps.push(show(compared, rank, first, Side::Golden));
+    steps
+}
+
+/// The first calls to look at in both programs, and the others.
+fn of_region<S>(
+    compared: &Compared<S>,
+    rank: &RankResult<S>,
+    first: &Divergence,
+    region: &Region,
+) -> Vec<Instruction> {
+    let mut steps = vec![Instruction::CompareCalls, show(compared, rank, first, Side::Target)];
+    let golden = region.partner.as_deref().unwrap_or(&region.before[1].name);
+    steps.push(show_call(compared, rank, golden, Side::Golden));
+    let command = format!("ulpscope explain RESULT --region {}", region::number(compared, first));
+    steps.extend([Instruction::OpenRegion, Instruction::Run(command)]);
     steps
 }
 

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use ulpscope_compare::{
-    ClassCounts, Counts, Divergence, FindingCause, Matching, Partnerless, Proof, ProofVerdict, RankOutcome,
-    RankResult, Region, Row, Share, Side,
+    ClassCounts, Counts, Divergence, Matching, Partnerless, Proof, ProofVerdict, RankOutcome, RankResult,
+    Row, Share, Side,
 };
 
 use crate::explanation::explain;
-use crate::{Compared, StyleName, advisor};
+use crate::{Compared, StyleName, advisor, region};
 
 /// Changes with every incompatible change of the file.
 const SCHEMA: &str = "ulpscope.compare/1";
@@ -111,7 +111,7 @@ pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
     let value = json!({
         "call": first.call,
         "golden_call": first.golden_call,
-        "region": region(first),
+        "region": region::of(first),
         "module": first.module,
         "code": first.code,
         "inner_code": first.inner_code,
@@ -135,14 +135,6 @@ pub fn divergence_value(first: &Divergence) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields,
         _ => Map::new(),
-    }
-}
-
-/// The calls among which two programs part.
-fn region(first: &Divergence) -> Option<&Region> {
-    match &first.finding.cause {
-        FindingCause::Region(region) => Some(region),
-        _ => None,
     }
 }
 

@@ -9,6 +9,7 @@ use ulpscope_compare::{
 };
 
 use crate::instruction::Instruction;
+use crate::region::RegionStatement;
 
 /// A part of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,10 @@ pub enum Heading {
     WhatBroke,
     /// The call, its module and its code.
     Where,
+    /// Calls of the target among which two programs part.
+    BetweenInTarget,
+    /// Likewise of the golden.
+    BetweenInGolden,
     /// The error, and what it is compared with.
     HowLarge,
     /// What inherited the error.
@@ -57,6 +62,13 @@ pub enum Statement {
     NoErrorOnThisRank,
     /// No verdict: why.
     Inconclusive(Agreement),
+    /// Most calls could not be judged one by one.
+    MostNotJudged {
+        /// How many could not.
+        calls: u64,
+        /// All calls; two that are paired count as one.
+        of: u64,
+    },
     /// The call that adds most to the error of a final result.
     LargestStep {
         /// Its name.
@@ -167,6 +179,9 @@ pub enum Statement {
         #[serde(default)]
         sheet: Option<String>,
     },
+
+    /// Where two programs part.
+    Region(RegionStatement),
 
     /// What was measured.
     Measured(Fact),
@@ -311,6 +326,8 @@ pub enum Statement {
     },
     /// Steps and ranks that one side lacks, and other words of the dumps.
     Note(String),
+    /// A note that is said before anything else.
+    NotedFirst(Note),
     /// A note of the comparison.
     Noted {
         /// The steps and ranks that it holds for; empty: all.

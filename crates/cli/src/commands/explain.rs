@@ -1,11 +1,14 @@
 //! `ulpscope explain`: what a comparison found, from its `result.json`.
 
+use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use ulpscope_formats::{Access, Bytes};
 use ulpscope_session::explanation::Explanation;
+use ulpscope_session::region::OpenedRegion;
 use ulpscope_session::{Language, bounded_json, quoted};
 
 use crate::args::{ExplainArgs, language};
@@ -19,6 +22,8 @@ const SCHEMA: &str = "ulpscope.compare/";
 /// The request of `explain`.
 pub(crate) struct Explain {
     result: PathBuf,
+    /// The region to list.
+    region: Option<NonZeroUsize>,
     json: bool,
     language: Language,
 }
@@ -27,7 +32,8 @@ impl TryFrom<ExplainArgs> for Explain {
     type Error = anyhow::Error;
 
     fn try_from(args: ExplainArgs) -> anyhow::Result<Explain> {
-        Ok(Explain { result: args.result, json: args.json, language: language(args.lang)? })
+        let language = language(args.lang)?;
+        Ok(Explain { result: args.result, region: args.region, json: args.json, language })
     }
 }
 
@@ -35,6 +41,9 @@ impl Explain {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
         let path = result_at(&self.result)?;
         let mut document = read(&path)?;
+        if let Some(number) = self.region {
+            return self.open_region(&path, &document, number.get(), output);
+        }
         let Some(text) = self.text(&mut document, output) else {
             bail!(
                 "{}: it was written by ulpscope {}, which wrote no explanation; compare again: {}",
@@ -48,6 +57,43 @@ impl Explain {
             output.json(&for_programs(&path, &document))
         } else {
             text.lines().try_for_each(|line| output.prose(line))
+        };
+        unless_broken_pipe(shown)?;
+        Ok(Exit::Done)
+    }
+
+    /// Shows the calls of a region.
+    fn open_region(
+        &self,
+        path: &Path,
+        document: &Value,
+        number: usize,
+        output: &mut Output,
+    ) -> anyhow::Result<Exit> {
+        let regions = OpenedRegion::all(document);
+        let Some(region) = regions.get(number - 1) else {
+            let found = match regions.len() {
+                0 => "has no region: it names single calls, or none".to_owned(),
+                1 => format!("has 1 region: expected --region 1, found --region {number}"),
+                count => {
+                    format!("has {count} regions: expected --region 1 to {count}, found --region {number}")
+                }
+            };
+            bail!(
+                "{}: {found}; `ulpscope explain {}` shows what it names",
+                path.display(),
+                quoted(&self.result)
+            );
+        };
+        let shown = if self.json {
+            let mut listed = region.document();
+            listed["result"] = json!(path.display().to_string());
+            listed["region"] = json!(number);
+            listed["regions"] = json!(regions.len());
+            output.json(&listed)
+        } else {
+            let text = region.explanation().text(self.language.words());
+            text.lines().try_for_each(|line| output.line(line))
         };
         unless_broken_pipe(shown)?;
         Ok(Exit::Done)

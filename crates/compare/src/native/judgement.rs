@@ -3,7 +3,7 @@
 use super::blame::Origins;
 use super::conclude::{Concluded, conclude};
 use super::conclusion::Conclusion;
-use super::correspondence::Cut;
+use super::correspondence::{Agreed, Cut};
 use super::final_results::{Guarded, guard};
 use super::flow::{Calls, Flow};
 use super::kept::{Kept, Trained};
@@ -35,6 +35,8 @@ pub(super) struct Judgement {
     pub(super) guarded: Guarded,
     /// The calls among which two programs part.
     pub(super) cut: Option<Cut>,
+    /// What agrees at the end of two different programs.
+    pub(super) agreed: Option<Agreed>,
     /// Whether final results agree, and speak for calls without partner.
     pub(super) is_vouched: bool,
 }
@@ -57,14 +59,11 @@ impl Runs<'_> {
         let is_apart = is_guess || guarded.unexplained.is_some();
         match port {
             Some(port) if port.cut.is_some() && is_apart => self.of_port(port),
-            port => Judgement {
-                is_vouched: port.is_some_and(|port| port.cut.is_none()) && !is_apart,
-                conclusions,
-                routes,
-                origins,
-                guarded,
-                cut: None,
-            },
+            port => {
+                let agreed = port.and_then(|port| port.agreed).filter(|_| !is_apart);
+                let is_vouched = agreed.is_some();
+                Judgement { conclusions, routes, origins, guarded, cut: None, agreed, is_vouched }
+            }
         }
     }
 
@@ -94,6 +93,7 @@ impl Runs<'_> {
             guarded: Guarded { is_complete: port.cut.is_none(), ..Guarded::default() },
             is_vouched: port.cut.is_none(),
             cut: port.cut,
+            agreed: port.agreed,
         }
     }
 }

@@ -17,6 +17,7 @@ mod columns;
 mod conclude;
 mod conclusion;
 mod correspondence;
+mod cut_inputs;
 mod expect;
 mod extent;
 mod final_results;
@@ -27,6 +28,7 @@ mod judgement;
 mod kept;
 mod limit;
 mod measure;
+mod named_region;
 mod noise;
 mod non_finite;
 mod observed;
@@ -55,12 +57,13 @@ use ulpscope_dump::{Content, Entry, Error, Rank, Task};
 
 use crate::fact::Fact;
 use crate::final_result::{FinalResult, UnexplainedStep};
-use crate::finding::{Finding, Region, RegionCall, RegionCalls};
+use crate::finding::Finding;
 use crate::note::Note;
 use crate::pairing::{
     CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
 };
 use crate::proof::Proving;
+use crate::region::Region;
 use crate::run::Progress;
 use crate::stack::CodeLines;
 use crate::style::{Conclusions, Judged, Known, Partnerless, Plan, Side, Style, Verdict};
@@ -70,7 +73,7 @@ use blame::Origins;
 use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
 use conclusion::Conclusion;
-use correspondence::Cut;
+use correspondence::Agreed;
 use final_results::{Guarded, Unexplained};
 use flow::{Calls, Flow};
 use judgement::{Judgement, Runs};
@@ -82,9 +85,6 @@ use proofs::Proofs;
 use routes::Routes;
 use side_branches::side_branches;
 use values::plain;
-
-/// Calls of a region that are named.
-const MOST_NAMED: usize = 1000;
 
 /// The native style.
 #[derive(Debug, Default)]
@@ -154,6 +154,8 @@ struct Hindsight<'a> {
     proofs: Proofs<'a>,
     /// Whether final results agree, and speak for calls without partner.
     is_vouched: bool,
+    /// What agrees at the end of two different programs.
+    agreed: Option<Agreed>,
     /// The calls among which two programs part, and the unit of the first.
     region: Option<(usize, Region)>,
 }
@@ -234,8 +236,12 @@ impl<'a> NativePlan<'a> {
             calls: [&self.target, &self.golden],
             all_joined: !joined.contains(&false),
         };
-        let Judgement { conclusions, routes, origins, guarded, cut, is_vouched } = runs.judge(&mut proofs);
-        let region = cut.and_then(|cut| Some((flow.unit_of[0][*cut.target.first()?]?, self.region(&cut))));
+        let Judgement { conclusions, routes, origins, guarded, cut, agreed, is_vouched } =
+            runs.judge(&mut proofs);
+        let region = cut.and_then(|cut| {
+            let first = flow.unit_of[0][*cut.target.first()?]?;
+            Some((first, named_region::named([&self.target, &self.golden], &cut)))
+        });
         let mut downstream = vec![0; observed.len()];
         let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
         for from in inherited.filter_map(|conclusion| conclusion.from) {
@@ -254,30 +260,9 @@ impl<'a> NativePlan<'a> {
             origins,
             guarded,
             proofs,
+            agreed,
             region,
             is_vouched,
-        }
-    }
-
-    /// The names and lines of the calls among which two programs part.
-    fn region(&self, cut: &Cut) -> Region {
-        let call = |calls: &Calls<'_>, call: usize| {
-            let lines = calls.rank.stack(call).map(|stack| CodeLines::of(&stack)).unwrap_or_default();
-            RegionCall { name: calls.rank.name(call), code: lines.inner.or(lines.own) }
-        };
-        let named = |calls: &Calls<'_>, all: &[usize], computing: usize| {
-            let all: Vec<RegionCall> = all.iter().take(MOST_NAMED).map(|&at| call(calls, at)).collect();
-            let (computing, others) = all.split_at(computing.min(all.len()));
-            RegionCalls { computing: computing.to_vec(), others: others.to_vec() }
-        };
-        let pair =
-            |[target, golden]: [usize; 2]| [self.target.rank.name(target), self.golden.rank.name(golden)];
-        Region {
-            target: named(&self.target, &cut.target, cut.named),
-            golden: named(&self.golden, &cut.golden, cut.golden_named),
-            partner: cut.partner.map(|call| self.golden.rank.name(call)),
-            after: cut.after.iter().take(MOST_NAMED).map(|&calls| pair(calls)).collect(),
-            before: pair(cut.before),
         }
     }
 

@@ -7,7 +7,7 @@ use ulpscope_dump::CallKind;
 
 use super::conclude::results;
 use super::conclusion::{Cause, Conclusion, found};
-use super::correspondence::{Correspondence, Cut};
+use super::correspondence::{Agreed, Correspondence, Cut};
 use super::expect::Apart;
 use super::flow::Flow;
 use super::judgement::Runs;
@@ -27,6 +27,8 @@ pub(super) struct Port {
     pub(super) conclusions: Vec<Conclusion>,
     /// Where they part; nothing, where their final results agree.
     pub(super) cut: Option<Cut>,
+    /// What agrees, where they do not part.
+    pub(super) agreed: Option<Agreed>,
 }
 
 /// Where two programs part, or that their final results agree; nothing, if too little was recorded to tell.
@@ -38,9 +40,9 @@ pub(super) fn judge(runs: &Runs<'_>) -> Option<Port> {
     let heard =
         units.iter().enumerate().flat_map(|(at, unit)| results(unit).map(move |(entry, _)| (at, entry)));
     let heard = heard.map(|(at, entry)| noise.of(at, entry).allowed().whole).fold(0.0, f64::max);
-    let cut = match Correspondence::of(calls[0], calls[1], heard) {
-        Correspondence::Agree => None,
-        Correspondence::Differ(cut) => Some(*cut),
+    let (cut, agreed) = match Correspondence::of(calls[0], calls[1], heard) {
+        Correspondence::Agree(agreed) => (None, Some(agreed)),
+        Correspondence::Differ(cut) => (Some(*cut), None),
         Correspondence::Open => return None,
     };
     let first = match &cut {
@@ -52,7 +54,7 @@ pub(super) fn judge(runs: &Runs<'_>) -> Option<Port> {
     if let (Some(first), Some(cut)) = (first, &cut) {
         conclusions[first] = blamed(&units[first], cut);
     }
-    Some(Port { conclusions, cut })
+    Some(Port { conclusions, cut, agreed })
 }
 
 /// Whether the forward passes consist of different calls.

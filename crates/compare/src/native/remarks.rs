@@ -1,9 +1,10 @@
 //! What there is to know of two runs beyond which call is at fault: where they take different ways to the same results,
 //! where only their arguments or their dtypes differ.
 
-use ulpscope_dump::{Content, Rank};
+use ulpscope_dump::{CallKind, Content, Rank};
 
 use super::conclude::argument_differs;
+use super::cut_inputs::cut_inputs;
 use super::observed::{Observed, place};
 use super::{Hindsight, NativePlan};
 use crate::note::Note;
@@ -13,14 +14,51 @@ use crate::verdict::Class;
 /// Routes that are named; the others are counted.
 const SHOWN: usize = 3;
 
+/// So many calls of one side or less are a change of one program, and not another program: as in `ports.rs`.
+const MANY: u64 = 8;
+
 /// One note for each thing.
 pub(super) fn remarks(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
-    let mut notes = Vec::new();
+    let mut notes = cut_inputs(plan, &known.observed);
+    notes.extend(programs(plan, known));
     notes.extend(routes(plan, known));
     notes.extend(side_branches(plan, known));
     notes.extend(arguments(plan, known));
     notes.extend(dtypes(plan, known));
     notes.extend(amplified(plan, known));
+    notes
+}
+
+/// Two programs that agree in what they compute, and not in how.
+fn programs(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
+    let Some(agreed) = &known.agreed else { return Vec::new() };
+    let is_lone = |unit: &&Observed| unit.is_lone() && !unit.adds_nothing && unit.kind == CallKind::Forward;
+    let lone = || known.observed.iter().filter(is_lone);
+    let unpaired = [
+        lone().filter(|unit| unit.target.is_some()).count() as u64,
+        lone().filter(|unit| unit.golden.is_some()).count() as u64,
+    ];
+    // A few calls of one side are a change of one program.
+    if unpaired[0] + unpaired[1] <= MANY {
+        return Vec::new();
+    }
+    let forward =
+        |rank: &Rank| rank.calls().iter().filter(|call| call.kind == CallKind::Forward).count() as u64;
+    let mut notes = vec![Note::DifferentPrograms {
+        unpaired,
+        calls: [forward(plan.target.rank), forward(plan.golden.rank)],
+        results: agreed.ends.iter().take(SHOWN).map(|&call| plan.target.rank.name(call)).collect(),
+        more: agreed.ends.len().saturating_sub(SHOWN) as u64,
+    }];
+    let [target, golden] = &agreed.other_weights;
+    if let Some(first) = target.first().or(golden.first()) {
+        notes.push(Note::OtherWeights {
+            target: target.len() as u64,
+            golden: golden.len() as u64,
+            first: first.clone(),
+            side: if target.is_empty() { Side::Golden } else { Side::Target },
+        });
+    }
     notes
 }
 

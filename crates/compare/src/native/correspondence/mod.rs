@@ -25,11 +25,20 @@ use program::Program;
 /// A value that is apart by less than such a part of the final results is none that leads there.
 const ON_THE_WAY: f64 = 16.0;
 
+/// Two programs whose final results agree.
+#[derive(Clone, Debug)]
+pub(super) struct Agreed {
+    /// The calls of the target that returned them.
+    pub(super) ends: Vec<usize>,
+    /// Parameters of the target and of the golden that the other side does not have with the same content.
+    pub(super) other_weights: [Vec<String>; 2],
+}
+
 /// What two programs have in common.
 #[derive(Debug)]
 pub(super) enum Correspondence {
     /// Their final results agree.
-    Agree,
+    Agree(Agreed),
     /// Their final results differ, by what lies between values that agree and the first that do not.
     Differ(Box<Cut>),
     /// Too little was recorded to tell, or what differs is not in the forward pass.
@@ -65,6 +74,13 @@ impl Correspondence {
             let cut = cut::find(&tight, &weights, &ends.differing);
             return cut.map_or(Correspondence::Open, |cut| Correspondence::Differ(Box::new(cut)));
         }
-        if ends.agree { Correspondence::Agree } else { Correspondence::Open }
+        if !ends.agree {
+            return Correspondence::Open;
+        }
+        let mut calls: Vec<usize> =
+            programs[0].ends.iter().map(|&end| programs[0].values[end].call).collect();
+        calls.dedup();
+        let other_weights = weights::other_weights([&our_weights, &their_weights], &weights);
+        Correspondence::Agree(Agreed { ends: calls, other_weights })
     }
 }

@@ -55,6 +55,21 @@ pub(super) fn same_weights<'a>(
     pairs
 }
 
+/// Parameters that the other side does not have with the same content: concatenated, merged, folded. In order of use.
+pub(super) fn other_weights(
+    [target, golden]: [&BTreeMap<String, Weight>; 2],
+    pairs: &[(&str, &str)],
+) -> [Vec<String>; 2] {
+    let same = || pairs.iter().filter(|(one, other)| is_same(&target[*one], &golden[*other]));
+    let (ours, theirs): (HashSet<&str>, HashSet<&str>) = same().copied().unzip();
+    let others = |weights: &BTreeMap<String, Weight>, known: &HashSet<&str>| {
+        let mut names: Vec<&String> = weights.keys().filter(|name| !known.contains(name.as_str())).collect();
+        names.sort_by_key(|name| (weights[*name].uses.first().copied(), *name));
+        names.into_iter().cloned().collect::<Vec<String>>()
+    };
+    [others(target, &ours), others(golden, &theirs)]
+}
+
 fn is_same(one: &Weight, other: &Weight) -> bool {
     let allowed = if one.unit.max(other.unit) > ACCUMULATOR { STORED_COARSELY } else { SAME };
     one.count == other.count
@@ -87,6 +102,14 @@ mod tests {
         let target = weights(&[("x.norm", 1.0, 5), ("y.norm", 1.0, 2)]);
         let golden = weights(&[("ln_1", 1.0, 0), ("ln_2", 1.0, 3)]);
         assert_eq!(same_weights(&target, &golden), [("y.norm", "ln_1"), ("x.norm", "ln_2")]);
+    }
+
+    #[test]
+    fn concatenated_and_merged_ones_are_others() {
+        let target = weights(&[("a", 1.0, 0), ("q", 2.0, 2), ("k", 3.0, 1), ("b", 5.0, 3)]);
+        let golden = weights(&[("a", 1.0, 0), ("qk", 4.0, 1), ("b", 6.0, 2)]);
+        let pairs = same_weights(&target, &golden);
+        assert_eq!(other_weights([&target, &golden], &pairs), [vec!["k", "q", "b"], vec!["qk", "b"]]);
     }
 
     #[test]

@@ -61,13 +61,13 @@ pub(super) fn sentence(said: &Cause) -> String {
 
 /// The part of two programs that may have made a difference.
 fn region_sentence(call: &str, region: &Region) -> String {
-    let after = region.after.first().map(|[one, _]| format!("直到 {} 为止", spoken(one)));
+    let after = region.after.first().map(|[one, _]| format!("直到 {} 为止", spoken(&one.name)));
     let partner = region.partner.as_ref().filter(|partner| spoken(partner) != call);
     let partner = partner.map(|partner| format!("（标杆中为 {}）", spoken(partner)));
     format!(
         "两个程序的调用不同。{}计算结果一致，到 {} 时不再一致。其间目标有 {} 个调用，标杆有 {} 个；首先查看 {call}{}。",
         after.unwrap_or_default(),
-        spoken(&region.before[0]),
+        spoken(&region.before[0].name),
         region.target.computing.len(),
         region.golden.computing.len(),
         partner.unwrap_or_default(),

@@ -56,6 +56,9 @@ pub(super) fn instruction(step: &Instruction) -> String {
         Instruction::LookFor(hazard) => look_for(hazard),
         Instruction::SeeInputs => "查看它的输入：".to_owned(),
         Instruction::CompareCalls => "两个程序在此处的调用不同。检查它们的计算是否等价，从这两个调用开始：".to_owned(),
+        Instruction::OpenRegion => {
+            "列出其间的每个调用及其模块、数据类型、形状和代码行（RESULT 为 compare -o 的文件夹）：".to_owned()
+        }
         Instruction::CheckCallOf(side) => {
             format!("检查该调用在{}中的作用，以及它是否应当存在：", side_word(*side))
         }

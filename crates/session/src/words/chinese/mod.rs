@@ -5,6 +5,7 @@ mod facts;
 mod instructions;
 mod notes;
 mod proofs;
+mod regions;
 
 use ulpscope_compare::{Agreement, Answer, Class, FindingKind, Part, Side};
 use ulpscope_dump::{CallKind, parse_key};
@@ -24,6 +25,8 @@ impl Words for Chinese {
         match heading {
             Heading::WhatBroke => "问题：",
             Heading::Where => "位置：",
+            Heading::BetweenInTarget => "其间目标的调用（按执行顺序，* 为首先查看的调用）：",
+            Heading::BetweenInGolden => "其间标杆的调用（按执行顺序，* 为首先查看的调用）：",
             Heading::HowLarge => "误差大小：",
             Heading::Downstream => "下游影响：",
             Heading::Confidence => "置信度：",
@@ -194,6 +197,9 @@ fn verdict(agreement: &Agreement) -> String {
         }
         Agreement::Blamed { first, calls: 1 } => format!("{first} 引入了误差"),
         Agreement::Blamed { first, calls } => format!("{calls} 个调用引入了误差，第一个是 {first}"),
+        Agreement::Parted { first, target, golden } => format!(
+            "两个程序的计算结果不同；原因在目标的 {target} 个调用和标杆的 {golden} 个调用之中，首先查看 {first}"
+        ),
         Agreement::Fails { rule, failed, rows } => format!("按 {rule} 的规则，{rows} 行中 {failed} 行失败"),
         Agreement::Unexplained { failed, rows } => format!("{rows} 行中 {failed} 行不同，没有调用能解释"),
         Agreement::FinalResult(result) => format!(
@@ -230,6 +236,9 @@ fn said(statement: &Statement) -> String {
         Statement::RunsAgree => "没有问题。两次运行一致。".to_owned(),
         Statement::NoErrorOnThisRank => "此 rank 没有调用引入误差。".to_owned(),
         Statement::Inconclusive(agreement) => format!("无法判定：{}。", verdict(agreement)),
+        Statement::MostNotJudged { calls, of } => {
+            format!("大多数调用（{of} 个中的 {calls} 个）无法判定：没有对应项，或录制的内容太少。")
+        }
         Statement::LargestStep { call, inputs, output } => format!(
             "通向它的最大未解释误差来自 {call}：输入相差 {}，输出相差 {}。",
             percent(*inputs),
@@ -307,6 +316,8 @@ fn said(statement: &Statement) -> String {
         Statement::Entry { name, line, sheet } => {
             format!("条目    {name}{}", in_sheet(*line, sheet.as_deref()))
         }
+
+        Statement::Region(said) => regions::sentence(said),
 
         Statement::Measured(seen) => format!("{}。", fact(seen)),
         Statement::LooksLike(precision) => format!("这样大小的误差是 {} 的典型误差。", precision.words()),
@@ -405,6 +416,7 @@ fn said(statement: &Statement) -> String {
             format!("{count} 个文件或张量无法读取。{first}")
         }
         Statement::Note(note) => format!("注：{note}"),
+        Statement::NotedFirst(note) => format!("{}。", notes::note(note)),
         Statement::Noted { ranks, has_more, note } => {
             let more = if *has_more { " 等" } else { "" };
             let ranks =

@@ -17,6 +17,33 @@ pub(super) fn note(note: &Note) -> String {
         Note::FinalResultsNotJudged { first, more } => {
             format!("最终结果 {first} 等另外 {more} 个不同，但没有判定：它们所依赖的输入不同")
         }
+        Note::InputsCutDifferently { target, golden, sizes } => {
+            let golden = if golden == target { String::new() } else { format!(" {golden}") };
+            let sizes = sizes.iter().map(|(dimension, [target, golden])| {
+                format!("第 {dimension} 维为 {target}（标杆 {golden}）")
+            });
+            let sizes = sizes.collect::<Vec<String>>().join("，");
+            format!(
+                "输入 {target} 与标杆{golden} 的大小不同：{sizes}。批大小、序列长度或填充不同，只有两侧共有的部分才能一致"
+            )
+        }
+        Note::DifferentPrograms { unpaired, calls, results, more } => {
+            let more = if *more > 0 { format!(" 等另外 {more} 个") } else { String::new() };
+            format!(
+                "两个程序的调用不同（目标 {} 个调用中的 {} 个和标杆 {} 个中的 {} 个没有对应项），但最终结果一致：{}{more}",
+                calls[0],
+                unpaired[0],
+                calls[1],
+                unpaired[1],
+                results.join("、")
+            )
+        }
+        Note::OtherWeights { target, golden, first, side } => {
+            let side = if *side == Side::Target { "目标" } else { "标杆" };
+            format!(
+                "目标的 {target} 个参数和标杆的 {golden} 个参数没有内容相同的对应项（第一个是{side}的 {first}），但最终结果一致：权重不同，函数相同"
+            )
+        }
         Note::DifferentWays { begin, end } => {
             format!("从 {begin} 起两次运行以不同的方式计算相同的内容，到 {end} 再次一致：其间没有判定")
         }

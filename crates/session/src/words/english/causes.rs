@@ -83,14 +83,14 @@ fn region_sentence(call: &str, region: &Region) -> String {
     };
     let after = match &region.after[..] {
         [] => String::new(),
-        [[one, _], ..] => format!(" up to {}", spoken(one)),
+        [[one, _], ..] => format!(" up to {}", spoken(&one.name)),
     };
     let partner = region.partner.as_ref().filter(|partner| spoken(partner) != call);
     let partner = partner.map(|partner| format!(" (in the golden: {})", spoken(partner)));
     format!(
         "the two programs make different calls. They compute the same{after}, and no longer at {}. {} of the target and {} of \
          the golden lie between; the first to look at is {call}{}.",
-        spoken(&region.before[0]),
+        spoken(&region.before[0].name),
         count(&region.target),
         count(&region.golden),
         partner.unwrap_or_default(),

@@ -76,6 +76,9 @@ pub(super) fn instruction(step: &Instruction) -> String {
         Instruction::CompareCalls => {
             "The two programs make different calls here. Check that they compute the same, starting with these two:".to_owned()
         }
+        Instruction::OpenRegion => {
+            "List every call between, with its module, dtypes, shapes and line (RESULT: the folder of compare -o):".to_owned()
+        }
         Instruction::CheckCallOf(side) => {
             format!("Check what this call does in the {}, and whether it should be there:", side.word())
         }

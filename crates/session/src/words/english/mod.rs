@@ -3,6 +3,7 @@
 mod causes;
 mod instructions;
 mod proofs;
+mod regions;
 
 use ulpscope_compare::words::{arguments, fact};
 use ulpscope_compare::{Agreement, Class, Part, Side};
@@ -22,6 +23,8 @@ impl Words for English {
         match heading {
             Heading::WhatBroke => "What broke:",
             Heading::Where => "Where:",
+            Heading::BetweenInTarget => "Between, in the target (in execution order, * first to look at):",
+            Heading::BetweenInGolden => "Between, in the golden (in execution order, * first to look at):",
             Heading::HowLarge => "How large:",
             Heading::Downstream => "Downstream:",
             Heading::Confidence => "Confidence:",
@@ -136,6 +139,9 @@ fn said(statement: &Statement) -> String {
         Statement::RunsAgree => "Nothing. The two runs agree.".to_owned(),
         Statement::NoErrorOnThisRank => "No call of this rank introduced an error.".to_owned(),
         Statement::Inconclusive(agreement) => format!("Inconclusive: {agreement}."),
+        Statement::MostNotJudged { calls, of } => format!(
+            "Most calls ({calls} of {of}) could not be judged: they have no counterpart, or too little was recorded."
+        ),
         Statement::LargestStep { call, inputs, output } => format!(
             "The largest unexplained step towards it is {call}: its inputs differ by {}, its output by {}.",
             percent(*inputs),
@@ -218,6 +224,8 @@ fn said(statement: &Statement) -> String {
         Statement::InnerCode(code) => format!("inner   {code}"),
         Statement::GoldenCode(code) => format!("golden  {code}"),
         Statement::Entry { name, line, sheet } => format!("entry   {name}{}", in_sheet(*line, sheet.as_deref())),
+
+        Statement::Region(said) => regions::sentence(said),
 
         Statement::Measured(seen) => format!("{}.", fact(seen)),
         Statement::LooksLike(precision) => {
@@ -337,6 +345,7 @@ fn said(statement: &Statement) -> String {
             format!("{} could not be read.{first}", number(*count, "file or tensor", "files or tensors"))
         }
         Statement::Note(note) => format!("Note: {note}"),
+        Statement::NotedFirst(note) => format!("{note}."),
         Statement::Noted { ranks, has_more, note } => {
             let more = if *has_more { ", …" } else { "" };
             let ranks = if ranks.is_empty() { String::new() } else { format!("{}{more}: ", ranks.join(", ")) };
