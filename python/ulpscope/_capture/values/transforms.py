@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 _functorch: Any = torch._C._functorch
-_sync: Any = vars(torch)["_sync"]
+_sync: Any = vars(torch).get("_sync", lambda _: None)
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
