@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 _functorch: Any = torch._C._functorch
+_sync: Any = vars(torch).get("_sync", lambda _: None)
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
@@ -37,7 +38,7 @@ def _unwrapped(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
     is_batched = _functorch.is_batchedtensor(tensor)
     if getattr(_functorch, "is_functionaltensor", _never)(tensor):
         # What was written to its views is applied to its elements when it is next used.
-        torch._sync(tensor)
+        _sync(tensor)
     elif not is_batched and not _functorch.is_gradtrackingtensor(tensor):
         return None
     found = _unwrapped(_functorch.get_unwrapped(tensor))
