@@ -255,6 +255,9 @@ fn is_verbatim(statement: &Statement) -> bool {
     )
 }
 
+/// So many calls or less are a change of one program, and are named one by one.
+const FEW: u64 = 8;
+
 /// That most calls could not be judged, if so: what is said after it rests on the others.
 fn most_not_judged<S>(compared: &Compared<S>) -> Option<Statement> {
     let unpaired = [Side::Target, Side::Golden].map(|side| unpaired::count(compared, side).calls);
@@ -262,7 +265,8 @@ fn most_not_judged<S>(compared: &Compared<S>) -> Option<Statement> {
     let paired: u64 = compared.paired().iter().map(|way| way.calls).sum();
     let calls = unpaired + compared.classes()?.of(Class::NotComparable);
     let of = unpaired + paired;
-    (2 * calls > of).then_some(Statement::MostNotJudged { calls, of })
+    (calls > FEW && 2 * calls > of && next_step::other_levels(compared).is_none())
+        .then_some(Statement::MostNotJudged { calls, of })
 }
 
 /// Why two runs differ although no call introduced an error.
