@@ -83,7 +83,7 @@ test-python: $(FOR_TESTS_READY) ## Run the Python tests
 	$(PYTEST)
 
 test-web: $(PAGE) $(DEMO_PAGE) ## Test the page of reports in Chromium, and make the picture of the README (4 minutes; needs Node.js and Chromium)
-	cd web && npm run check && DEMO_PAGE=$(abspath $(DEMO_PAGE)) npm test
+	cd web && npm run check && DEMO_PAGE=$(abspath $(DEMO_PAGE)) ULPSCOPE=$(abspath $(BIN)/ulpscope) npm test
 
 test-torch-versions: $(FOR_TESTS_READY) .venv-torch-oldest/.ready .venv-torch-newest/.ready ## Test capture with the oldest and the newest torch (10 GB of disk)
 	for release in oldest newest; do \

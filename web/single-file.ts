@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Plugin } from 'vite';
+import { licencesOf } from './licences.ts';
 
 /**
  * Puts the script and the styles into the html and leaves no other file.
@@ -16,10 +17,13 @@ export function singleFile(): Plugin {
       if (page?.type !== 'asset') throw new Error('the build has no html');
       let script = '';
       let style = '';
+      const modules: string[] = [];
       for (const file of Object.values(bundle)) {
         if (file === page) continue;
-        if (file.type === 'chunk') script += file.code;
-        else if (file.fileName.endsWith('.css')) style += String(file.source);
+        if (file.type === 'chunk') {
+          script += file.code;
+          modules.push(...Object.keys(file.modules));
+        } else if (file.fileName.endsWith('.css')) style += String(file.source);
         else throw new Error(`${file.fileName} would be a second file`);
         delete bundle[file.fileName];
       }
@@ -31,7 +35,10 @@ export function singleFile(): Plugin {
         .replace(/\s*<link rel="(?:stylesheet|modulepreload)"[^>]*>/g, '')
         .replace('SCRIPT_HASH', () => `sha256-${hash}`)
         .replace('</head>', () => `<style>${style}</style>\n</head>`)
-        .replace('</body>', () => `<script type="module">${script}</script>\n</body>`);
+        .replace(
+          '</body>',
+          () => `<!--\n${licencesOf(modules)}\n-->\n<script type="module">${script}</script>\n</body>`,
+        );
     },
   };
 }

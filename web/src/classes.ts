@@ -70,6 +70,13 @@ const OTHER_MARKS: readonly CallClass[] = [
     meaning: 'Values near the largest of their dtype.',
   },
   {
+    name: 'large gradient',
+    shape: 'triangle',
+    colour: '--inherited',
+    weight: 6,
+    meaning: 'A norm far above that of other gradients.',
+  },
+  {
     name: 'large values',
     shape: 'triangle',
     colour: '--inherited',

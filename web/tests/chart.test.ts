@@ -11,7 +11,8 @@ async function place(page: Page, call: number): Promise<[number, number]> {
     (await page.locator('[data-chart="error"]').getAttribute('aria-label'))?.match(/of (\d+) calls/)?.[1],
   );
   assert.ok(box);
-  return [box.x + ((call + 0.7) / (count + 0.4)) * box.width, box.y + box.height / 2];
+  const margin = Math.max(0.7, (count - 1) * 0.008);
+  return [box.x + ((call + margin) / (count - 1 + 2 * margin)) * box.width, box.y + box.height / 2];
 }
 
 test('the chart shows what is under the pointer, and a click selects it', async ({ page }) => {

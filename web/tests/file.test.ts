@@ -11,7 +11,7 @@ before(async () => (browser = await Browser.start()));
 after(() => browser.stop());
 
 test('the built page is one file that names nothing outside', () => {
-  const html = template();
+  const html = template().replaceAll(/<!--.*?-->/gs, '');
   // Names of XML name spaces are addresses by form only.
   const addresses = [...html.matchAll(/https?:\/\/[\w.-]+[^\s"'`)]*/g)].map(([one]) => one);
   const outside = addresses.filter((one) => !/^http:\/\/www\.w3\.org\/|^https:\/\/svelte\.dev\/e\//.test(one));
@@ -19,6 +19,11 @@ test('the built page is one file that names nothing outside', () => {
   assert.equal(html.match(/<(?:link|img|iframe|object)\b[^>]*(?:src|href)="(?!data:)/), null);
   assert.equal(html.match(/<script\b[^>]*\bsrc=/), null);
   assert.ok(html.length < 400_000, `${html.length} bytes`);
+});
+
+test('the licences of the code in the page are in it', () => {
+  for (const name of ['svelte', 'uplot'])
+    assert.match(template(), new RegExp(`contains code of ${name}:\\s[^]*?Permission is hereby granted`));
 });
 
 test('the lock file says nothing of where packages came from', () => {
