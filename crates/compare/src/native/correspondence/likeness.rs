@@ -4,7 +4,7 @@
 use super::super::measure::Numbers;
 
 /// An extreme so many times as large as the other one is a sentinel, such as the lowest number of a dtype in a mask.
-const SENTINEL: f64 = 1e4;
+pub(super) const SENTINEL: f64 = 1e4;
 
 /// Nothing below this is taken for a sentinel.
 const SMALLEST_SENTINEL: f64 = 1e3;
