@@ -13,7 +13,7 @@ use crate::final_result::FinalResult;
 use crate::finding::{Finding, FindingCause, FindingKind};
 use crate::note::Note;
 use crate::origins::{OriginCounts, TakenOrigins};
-use crate::row_spool::RowSpool;
+use crate::row_spool::{PackedUnit, RowSpool};
 use crate::stack::CodeLines;
 use crate::style::{Conclusions, Judged, Known, Partnerless, Row, Side, Style, Verdict};
 use crate::verdict::{ClassCounts, Divergence, LoneCall};
@@ -316,27 +316,86 @@ fn in_batches(
 #[derive(Default)]
 struct Waiting {
     rows: RowSpool,
-    units: Vec<Judged>,
+    units: Vec<WaitingUnit>,
+    /// The words of [`Judged::how`], each once.
+    ways: Vec<&'static str>,
+    /// Sums over all units.
+    undecided: u64,
+    bytes: u64,
     problems: Problems,
 }
+
+/// What is kept of a unit, apart from its rows: there are millions, and most have nothing else.
+struct WaitingUnit {
+    target: u32,
+    golden: u32,
+    /// The number of the word.
+    how: u32,
+    partnerless: Option<Box<[Partnerless]>>,
+}
+
+/// No call, or no word.
+const NONE: u32 = u32::MAX;
 
 impl Waiting {
     fn take(&mut self, mut unit: Judged) -> io::Result<()> {
         self.rows.push(&std::mem::take(&mut unit.rows))?;
         std::mem::take(&mut unit.problems).into_iter().for_each(|problem| self.problems.note(problem));
-        self.units.push(unit);
+        self.undecided += unit.undecided;
+        self.bytes = self.bytes.saturating_add(unit.bytes);
+        let partnerless = Some(unit.partnerless).filter(|all| !all.is_empty()).map(Vec::into_boxed_slice);
+        let how = unit.how.map_or(NONE, |how| self.number_of(how));
+        let call = |call: Option<usize>| call.map_or(NONE, |call| call as u32);
+        let (target, golden) = (call(unit.target), call(unit.golden));
+        self.units.push(WaitingUnit { target, golden, how, partnerless });
         Ok(())
+    }
+
+    fn number_of(&mut self, how: &'static str) -> u32 {
+        let known = self.ways.iter().position(|way| *way == how);
+        known.unwrap_or_else(|| {
+            self.ways.push(how);
+            self.ways.len() - 1
+        }) as u32
     }
 
     fn settle(self, conclusions: &Conclusions<'_>, record: &mut Record<'_>) -> io::Result<()> {
         record.outcome.problems.extend(self.problems);
+        record.outcome.undecided += self.undecided;
+        record.outcome.bytes = record.outcome.bytes.saturating_add(self.bytes);
         let mut rows = self.rows.read_back()?;
-        for (number, mut unit) in self.units.into_iter().enumerate() {
-            unit.rows = rows.next_unit()?;
+        let ways = self.ways;
+        let call = |call: u32| (call != NONE).then_some(call as usize);
+        let settle = |(number, waiting, packed): (usize, WaitingUnit, PackedUnit)| {
+            let mut unit = Judged {
+                rows: packed.rows()?,
+                target: call(waiting.target),
+                golden: call(waiting.golden),
+                how: ways.get(waiting.how as usize).copied(),
+                partnerless: waiting.partnerless.map(Vec::from).unwrap_or_default(),
+                ..Judged::default()
+            };
             (conclusions.settle)(number, &mut unit);
-            record.take(unit)?;
+            Ok(unit)
+        };
+        let mut units = self.units.into_iter().enumerate();
+        let mut settled = Vec::new();
+        // While one batch is settled, the rows of the one before are written.
+        loop {
+            let before = std::mem::take(&mut settled);
+            let batch =
+                units.by_ref().take(BATCH).map(|(number, unit)| Ok((number, unit, rows.next_unit()?)));
+            let batch: Vec<(usize, WaitingUnit, PackedUnit)> = batch.collect::<io::Result<_>>()?;
+            if batch.is_empty() && before.is_empty() {
+                return Ok(());
+            }
+            let (now, taken) = rayon::join(
+                || batch.into_par_iter().map(settle).collect::<io::Result<Vec<Judged>>>(),
+                || before.into_iter().try_for_each(|unit| record.take(unit)),
+            );
+            taken?;
+            settled = now?;
         }
-        Ok(())
     }
 }
 

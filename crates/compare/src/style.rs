@@ -105,7 +105,7 @@ pub trait Plan: Sync {
 }
 
 /// Applies what follows from other units to the unit of this number.
-pub type Settle<'p> = Box<dyn Fn(usize, &mut Judged) + 'p>;
+pub type Settle<'p> = Box<dyn Fn(usize, &mut Judged) + Send + Sync + 'p>;
 
 /// What follows from all units together.
 pub struct Conclusions<'p> {

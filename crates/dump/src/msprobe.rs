@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ulpscope_formats::json::Json;
 use ulpscope_formats::msprobe::{self, DumpJson, Item, TensorItem};
@@ -26,6 +27,10 @@ use crate::structure;
 
 /// The folder of tensors beside a `dump.json`. The `dump_data_dir` inside is a path of a different machine.
 const DATA_FOLDER: &str = "dump_tensor_data";
+
+/// The memory of a document is returned to the system each time so many bytes of it were read: it may be larger than
+/// memory.
+const RELEASE_BYTES: usize = 32 << 20;
 
 /// The stacks of the calls, beside a `dump.json`.
 pub(crate) const STACK_FILE: &str = "stack.json";
@@ -107,6 +112,7 @@ pub(crate) fn assemble(
 ) -> Result<Rank, Error> {
     let mut json = DumpJson::new(&bytes).map_err(|error| error.in_file(path))?;
     let mut index = Index::default();
+    let mut released = 0;
     while let Some(place) = json.next_place() {
         match place {
             Ok((key, body)) => {
@@ -115,6 +121,10 @@ pub(crate) fn assemble(
                     index.running.push(index.calls.len() as u32);
                 }
                 let base = index.names.id(base);
+                if body.end - released >= RELEASE_BYTES {
+                    bytes.release(released..body.end);
+                    released = body.end;
+                }
                 let place = body.start as u64..body.end as u64;
                 index.calls.push(Call { base, index: number, kind, place });
             }
@@ -134,6 +144,7 @@ pub(crate) fn assemble(
     let is_ours = beside.is_ours();
     let source = MsprobeSource {
         bytes,
+        read: AtomicUsize::new(0),
         path: path.to_owned(),
         beside,
         stacks: OnceLock::new(),
@@ -153,6 +164,8 @@ pub(crate) fn assemble(
 
 struct MsprobeSource {
     bytes: Bytes,
+    /// How many of them were read since their memory was last returned.
+    read: AtomicUsize,
     path: PathBuf,
     beside: Beside,
     stacks: OnceLock<Stacks>,
@@ -168,6 +181,15 @@ impl MsprobeSource {
         self.parents.get_or_init(|| Parents::read(&self.beside.parents, index))
     }
 
+    /// Counts bytes that were read, and returns the memory of the document from time to time. Calls are typically read in
+    /// order, so few of its pages are read again.
+    fn release_after(&self, read: usize) {
+        if self.read.fetch_add(read, Ordering::Relaxed) + read >= RELEASE_BYTES {
+            self.read.store(0, Ordering::Relaxed);
+            self.bytes.release(0..self.bytes.len());
+        }
+    }
+
     /// The key of a call and what is recorded under it; nothing if only its name is.
     fn body(&self, index: &Index, call: usize) -> Result<Option<(String, Item)>, Error> {
         let call = &index.calls[call];
@@ -177,6 +199,7 @@ impl MsprobeSource {
         let key = key_of(index.names.text(call.base), call);
         let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize);
         self.bytes.check_faults()?;
+        self.release_after((call.place.end - call.place.start) as usize);
         let body = body.map_err(|error| {
             // Line numbers are useless for a document that the user cannot open.
             let nowhere = self.beside.is_journal;
@@ -224,7 +247,7 @@ impl Source for MsprobeSource {
     }
 
     fn parent(&self, index: &Index, call: usize) -> Option<String> {
-        self.parents(index).of(call)
+        self.parents(index).of(index, call)
     }
 
     fn data_folder(&self) -> Option<&Path> {

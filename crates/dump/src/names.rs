@@ -7,6 +7,16 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(u32);
 
+impl NameId {
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn of_number(number: u32) -> NameId {
+        NameId(number)
+    }
+}
+
 /// Texts by number, and back.
 #[derive(Debug, Default)]
 pub(crate) struct Names {

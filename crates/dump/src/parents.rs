@@ -18,18 +18,25 @@ pub(crate) fn call_numbers(index: &Index) -> HashMap<(NameId, Option<u32>, CallK
     calls.map(|(number, call)| ((call.base, call.index, call.kind), number as u32)).collect()
 }
 
-/// The parents of calls.
+/// No parent was recorded.
+const NONE: u32 = u32::MAX;
+
+/// Numbers from here on are those of names, and those below of calls.
+const NAMES: u32 = 1 << 31;
+
+/// The parents of calls. Most parents are calls themselves, of which an index has the names already.
 #[derive(Debug, Default)]
 pub(crate) struct Parents {
+    /// The names of parents that are no calls.
     names: Names,
-    of_call: Vec<Option<NameId>>,
+    of_call: Vec<u32>,
     pub(crate) problems: Problems,
 }
 
 impl Parents {
     /// Reads a `construct.json`, if it exists.
     pub(crate) fn read(file: &Companion, index: &Index) -> Parents {
-        let mut parents = Parents { of_call: vec![None; index.calls.len()], ..Parents::default() };
+        let mut parents = Parents { of_call: vec![NONE; index.calls.len()], ..Parents::default() };
         if let Err(error) = file.read(|bytes| parents.fill(bytes, index)) {
             parents.problems.add(&error);
         }
@@ -38,21 +45,29 @@ impl Parents {
 
     fn fill(&mut self, bytes: &Bytes, index: &Index) -> Result<(), Error> {
         let numbers = call_numbers(index);
+        let number = |(base, number, kind): (&str, Option<u32>, CallKind)| {
+            index.names.find(base).and_then(|base| numbers.get(&(base, number, kind))).copied()
+        };
         for link in ConstructJson::new(bytes)? {
             let link = link?;
-            let (base, number, kind) = parse_key(&link.child);
-            let call = index.names.find(base).and_then(|base| numbers.get(&(base, number, kind)));
-            if let Some(&call) = call
+            if let Some(call) = number(parse_key(&link.child))
                 && let Parent::Name(name) | Parent::MicroStep(Some(name), _) = &link.parent
             {
-                self.of_call[call as usize] = Some(self.names.id(name));
+                let key = parse_key(name);
+                // The name of a saved value is not its key.
+                let parent = number(key).filter(|&call| call < NAMES && key.2 != CallKind::Saved);
+                self.of_call[call as usize] = parent.unwrap_or_else(|| NAMES + self.names.id(name).number());
             }
         }
         Ok(())
     }
 
     /// The parent of a call.
-    pub(crate) fn of(&self, call: usize) -> Option<String> {
-        self.of_call.get(call).copied().flatten().map(|name| self.names.text(name).to_owned())
+    pub(crate) fn of(&self, index: &Index, call: usize) -> Option<String> {
+        match *self.of_call.get(call)? {
+            NONE => None,
+            name @ NAMES.. => Some(self.names.text(NameId::of_number(name - NAMES)).to_owned()),
+            call => Some(index.name(call as usize)),
+        }
     }
 }

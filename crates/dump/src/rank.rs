@@ -88,6 +88,14 @@ pub(crate) struct Index {
     pub(crate) running: Vec<u32>,
 }
 
+impl Index {
+    /// The name of a call.
+    pub(crate) fn name(&self, call: usize) -> String {
+        let call = &self.calls[call];
+        name_of(self.names.text(call.base), call)
+    }
+}
+
 /// The documents of a rank in msprobe's layout.
 #[derive(Debug)]
 pub(crate) struct RankDocuments {
@@ -201,8 +209,13 @@ impl Rank {
     /// The name of a call, the same for all tools: `Functional.linear.0.forward`,
     /// `Module.fc.Linear.forward.0`.
     pub fn name(&self, call: usize) -> String {
-        let call = &self.index.calls[call];
-        name_of(self.base(call.base), call)
+        self.index.name(call)
+    }
+
+    /// Whether a call has this name.
+    pub fn is_named(&self, call: usize, name: &str) -> bool {
+        // Names begin with the base, whatever the tool: most others need not be made.
+        name.starts_with(self.base(self.index.calls[call].base)) && self.name(call) == name
     }
 
     /// The entries of a call, in the order of its tool: for msprobe inputs, parameters, outputs, gradients,

@@ -160,7 +160,7 @@ def test_where_programs_part_is_named_from_both_sides(tmp_path: Path) -> None:
     assert any("test_verdict_ports.py" in line for line in lines if line)
 
 
-def test_a_weight_that_was_not_loaded_is_no_clean_bill(tmp_path: Path) -> None:
+def test_a_weight_that_was_not_loaded_is_found(tmp_path: Path) -> None:
     def other(path: Path) -> Path:
         net = Net(fused=True)
         with torch.no_grad():
@@ -175,7 +175,7 @@ def test_a_weight_that_was_not_loaded_is_no_clean_bill(tmp_path: Path) -> None:
     assert compared.divergences[0].call.startswith("Functional.linear")
 
 
-def test_wrong_gradients_of_a_port_are_no_clean_bill(tmp_path: Path) -> None:
+def test_two_programs_with_different_gradients_do_not_agree(tmp_path: Path) -> None:
     """The forward passes agree, and one gradient is scaled."""
 
     def scaled(path: Path) -> Path:

@@ -70,7 +70,7 @@ fn coarse_origins(start: usize, units: &[Observed], flow: &Flow) -> Vec<(usize, 
         let apart = units[at].entries.iter().enumerate();
         let apart = apart.filter(|(_, entry)| entry.is_taken() && entry.state == Seeing::Apart);
         for (number, entry) in apart {
-            let is_origin = entry.sources.iter().all(Source::is_given);
+            let is_origin = entry.sources().iter().all(Source::is_given);
             match entry.numbers.as_ref().map(Extent::relative) {
                 Some(error) if is_origin && entry.is_recast => found.push((at, number, error)),
                 _ => {

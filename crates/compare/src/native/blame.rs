@@ -50,7 +50,7 @@ impl Origins {
     pub(super) fn of(units: &[Observed], trained: Option<Trained>) -> Origins {
         let origins = || units.iter().flat_map(|unit| &unit.entries).filter(|entry| is_origin(entry));
         // Of what was trained, parameters are the measure, and not an input or a buffer that may be wrong.
-        let kept = origins().filter(|entry| entry.sources == [Source::Origin; 2]);
+        let kept = origins().filter(|entry| entry.sources() == [Source::Origin; 2]);
         let kept: Vec<&Extent> = kept.filter_map(|entry| entry.numbers.as_ref()).collect();
         let all: Vec<&Extent> = origins().filter_map(|entry| entry.numbers.as_ref()).collect();
         let at = |tenth: usize, of: &[&Extent], size: &dyn Fn(&Extent) -> f64| {
@@ -61,7 +61,7 @@ impl Origins {
         };
         let median = at(5, &all, &Extent::relative);
         let per_element = |extent: &Extent| extent.error / extent.count.max(1.0).sqrt();
-        let is_fine = all.iter().all(|extent| extent.unit <= ACCUMULATOR);
+        let is_fine = all.iter().all(|extent| extent.unit() <= ACCUMULATOR);
         let most = match (trained, is_fine) {
             (None, _) => STORED,
             (Some(trained), true) => OTHER_FINE_ORIGINS.max(trained.apart),
@@ -96,7 +96,7 @@ impl Origins {
             return true;
         }
         // Another dtype rounds every element by itself.
-        let of_dtype = if extent.unit > ACCUMULATOR { 2.0 * extent.unit } else { 0.0 };
+        let of_dtype = if extent.unit() > ACCUMULATOR { 2.0 * extent.unit() } else { 0.0 };
         let allowed = heard.allowed();
         let whole = of_dtype.max(8.0 * self.ordinary).max(allowed.whole);
         let peak = (of_dtype * extent.largest).max((64.0 * self.ordinary).max(allowed.peak) * extent.rms());
@@ -105,7 +105,7 @@ impl Origins {
 }
 
 fn is_origin(entry: &Seen) -> bool {
-    entry.is_tensor && entry.is_taken() && entry.sources.iter().all(Source::is_given)
+    entry.is_tensor && entry.is_taken() && entry.sources().iter().all(Source::is_given)
 }
 
 impl Walk<'_> {
@@ -123,7 +123,7 @@ impl Walk<'_> {
         };
         let arguments: Vec<(usize, &Seen)> =
             arguments.filter(|(_, entry)| differs(entry) && !is_on_route(entry)).collect();
-        arguments.into_iter().find_map(|(number, entry)| match entry.sources {
+        arguments.into_iter().find_map(|(number, entry)| match entry.sources() {
             sources if sources.iter().all(Source::is_given) => self.of_origin(at, number, entry),
             [Source::Call(..), _] | [_, Source::Call(..)] => self.of_made(at, number, entry),
             _ if unit.kind == CallKind::Backward => self.of_gradient(at, number, entry),
@@ -151,7 +151,7 @@ impl Walk<'_> {
         // backward pass hands to a user's function.
         let error = extent.map_or(Apart::default(), Apart::relative);
         if self.first_cause.is_some()
-            && entry.sources.contains(&Source::Outside)
+            && entry.sources().contains(&Source::Outside)
             && entry.state == Seeing::Apart
             && self.is_explained(error, self.so_far)
         {
@@ -208,7 +208,7 @@ impl Walk<'_> {
         let brought =
             makers.clone().map(|maker| self.regions.brought(maker)).fold(Apart::default(), Apart::max);
         let is_ranked = |maker: usize| self.flow.operations[maker].is_ranking;
-        let may_fall_otherwise = match entry.turned {
+        let may_fall_otherwise = match entry.turned() {
             _ if makers.clone().any(is_ranked) => brought != Apart::default(),
             Some(turned) => !turns_too_many(turned, brought.whole),
             None => brought != Apart::default(),
@@ -256,22 +256,22 @@ impl Walk<'_> {
     /// A gradient that arrives comes from those who took the result.
     fn of_gradient(&mut self, at: usize, number: usize, entry: &Seen) -> Option<Conclusion> {
         let extent = entry.numbers.as_ref()?;
-        let forward = self.flow.forward[at]?;
+        let forward = self.flow.forward.of(at)?;
         let takers = self.flow.takers[forward].iter().map(|&(taker, _)| taker as usize);
         let takers: Vec<usize> = takers.filter(|&taker| !self.flow.is_composite(taker)).collect();
         let is_back_on_route =
-            |taker: usize| self.flow.backward[taker].is_some_and(|back| self.routes.is_on(back));
+            |taker: usize| self.flow.backward.of(taker).is_some_and(|back| self.routes.is_on(back));
         if takers.iter().any(|&taker| is_back_on_route(taker)) {
             return None;
         }
         let mut lone = takers.iter().filter(|&&taker| self.units[taker].is_lone());
-        let lone = lone.find_map(|&taker| self.flow.backward[taker]);
+        let lone = lone.find_map(|&taker| self.flow.backward.of(taker));
         let heard = self.noise.of(at, number).allowed();
-        let mut brought = Apart { whole: heard.whole.max(4.0 * extent.unit), ..Apart::default() };
+        let mut brought = Apart { whole: heard.whole.max(4.0 * extent.unit()), ..Apart::default() };
         let mut scale = extent.norm;
         let mut is_known = !takers.is_empty();
         for &taker in &takers {
-            let backward = self.flow.backward[taker].filter(|&backward| !self.units[backward].is_lone());
+            let backward = self.flow.backward.of(taker).filter(|&backward| !self.units[backward].is_lone());
             is_known &= backward.is_some();
             for (_, given) in backward.into_iter().flat_map(|backward| self.expectations.results(backward)) {
                 brought = brought.max(Apart::relative(given));
@@ -304,7 +304,7 @@ impl Walk<'_> {
         let heard = self.noise.of(at, number);
         let error = match (entry.state, &entry.numbers) {
             (Seeing::Apart, Some(extent)) => {
-                let own = 4.0 * extent.unit;
+                let own = 4.0 * extent.unit();
                 let own = Apart { whole: own, peak: ELEMENT_SPREAD * own, drift: own };
                 let error = Apart::relative(extent);
                 if extent.mismatched == 0
@@ -326,7 +326,7 @@ impl Walk<'_> {
 
     /// The relative errors that a tensor may have if those of what it was made of are known.
     pub(super) fn carried(&self, extent: &Extent, known: Apart) -> Apart {
-        let own = 4.0 * extent.unit;
+        let own = 4.0 * extent.unit();
         let whole = known.whole.max(own);
         let peak = known.peak.max(own * (extent.largest / extent.rms()).max(1.0)).max(ELEMENT_SPREAD * whole);
         Apart { whole, peak, drift: known.drift + shared_part(extent, whole, own) }

@@ -23,7 +23,7 @@ pub(super) fn is_fine_run(units: &[Observed], flow: &Flow, expectations: &Expect
         let mut results = expectations.results(at).peekable();
         if units[at].kind == CallKind::Forward && results.peek().is_some() {
             all += 1;
-            fine += usize::from(results.all(|(_, extent)| extent.unit <= ACCUMULATOR));
+            fine += usize::from(results.all(|(_, extent)| extent.unit() <= ACCUMULATOR));
         }
     }
     fine * 2 > all
@@ -41,8 +41,8 @@ impl Walk<'_> {
         let makers = unit.entries.iter().flat_map(|entry| self.flow.makers(entry)).flatten();
         let brought = makers.map(|maker| self.regions.brought(maker)).fold(Apart::default(), Apart::max);
         let (number, error, expected) = self.expectations.results(at).find_map(|(number, extent)| {
-            let is_coarse = unit.entries[number].is_recast && extent.unit > ACCUMULATOR;
-            let expected = self.carried(&Extent { unit: ACCUMULATOR, ..*extent }, brought);
+            let is_coarse = unit.entries[number].is_recast && extent.unit() > ACCUMULATOR;
+            let expected = self.carried(&Extent { unit: ACCUMULATOR as f32, ..*extent }, brought);
             let error = Apart::relative(extent);
             (is_coarse && !self.is_explained(error, expected)).then_some((number, error, expected))
         })?;

@@ -9,6 +9,7 @@
 //!   what comes from a call that introduced an error ──► inherited
 //! ```
 
+use rayon::prelude::*;
 use ulpscope_dump::{CallKind, Role};
 
 use super::blame::Origins;
@@ -51,14 +52,19 @@ pub(super) fn conclude(
     decided: &Decided,
 ) -> Concluded {
     let expectations = Expectations::of(units, flow, noise);
-    let excesses: Vec<Vec<Excess>> = (0..units.len()).map(|at| expectations.excesses(at)).collect();
+    // Those of each unit are made anew when it is concluded: all of them together would take much memory.
+    let worst = |at: usize| {
+        let times = expectations.excesses(at).into_iter().map(|excess| excess.times);
+        times.fold(Apart::default(), Apart::max)
+    };
+    let worst: Vec<Apart> = (0..units.len()).into_par_iter().map(worst).collect();
     let channels = [|times: Apart| times.whole, |times: Apart| times.peak, |times: Apart| times.drift];
     let tests = channels.len() * (0..units.len()).map(|at| expectations.results(at).count()).sum::<usize>();
     let siblings = channels.map(|of| {
-        let worst = |all: &Vec<Excess>| all.iter().map(|excess| of(excess.times)).fold(0.0, f64::max);
-        let by_kind = excesses.iter().enumerate().map(|(at, all)| (flow.kinds[at], worst(all)));
+        let by_kind = worst.iter().enumerate().map(|(at, times)| (flow.kinds[at], of(*times)));
         Siblings::of(by_kind, tests)
     });
+    drop(worst);
     let mut walk = Walk {
         units,
         flow,
@@ -71,7 +77,6 @@ pub(super) fn conclude(
         routes: Routes::default(),
         done: vec![None; units.len()],
         expectations: &expectations,
-        excesses: &excesses,
         so_far: Apart::default(),
         at: 0,
         first_cause: None,
@@ -110,7 +115,6 @@ pub(super) struct Walk<'a> {
     pub(super) routes: Routes,
     pub(super) done: Vec<Option<Conclusion>>,
     pub(super) expectations: &'a Expectations<'a>,
-    pub(super) excesses: &'a [Vec<Excess>],
     /// The unit that is being concluded.
     pub(super) at: usize,
     /// The first unit that introduced an error.
@@ -172,7 +176,7 @@ impl Walk<'_> {
     fn look_at_sums(&mut self) -> bool {
         // Where anything was computed in a coarse dtype, gradients may be as far apart for that.
         let all = self.units.iter().flat_map(|unit| &unit.entries).filter_map(|entry| entry.numbers.as_ref());
-        if all.into_iter().any(|extent| extent.unit > ACCUMULATOR) {
+        if all.into_iter().any(|extent| extent.unit() > ACCUMULATOR) {
             return false;
         }
         let is_sum = |at: &usize| self.units[*at].kind == CallKind::ParametersGrad;
@@ -340,7 +344,7 @@ impl Walk<'_> {
             let untouched = self.taken(at) == 0.0
                 && known.from.is_none()
                 && self.expectations.shown_before(at) == Apart::default();
-            let is_too_many = entry.turned.is_some_and(|turned| turns_too_many(turned, self.taken(at)))
+            let is_too_many = entry.turned().is_some_and(|turned| turns_too_many(turned, self.taken(at)))
                 && !self.flow.operations[at].is_ranking;
             let made_here = untouched || is_too_many && known.from.is_none();
             if made_here && entry.is_tensor {
@@ -349,8 +353,9 @@ impl Walk<'_> {
             }
         }
         let kind = self.flow.kinds[at];
+        let excesses = self.expectations.excesses(at);
         let mut worst: Option<(f64, f64, &Excess)> = None;
-        for excess in &self.excesses[at] {
+        for excess in &excesses {
             let Apart { whole, peak, drift } = excess.times;
             let judged = self.siblings.iter().zip([whole, peak, drift]);
             let (times, confidence) = judged
@@ -393,9 +398,7 @@ impl Walk<'_> {
         let mut states = unit.entries.iter().filter(|entry| entry.is_tensor).map(|entry| entry.state);
         known.class = if states.clone().all(|state| state.is_settled()) {
             Class::Equal
-        } else if known.from.is_some() && !self.excesses[at].is_empty()
-            || loose
-            || is_cleared && self.taken(at) > 0.0
+        } else if known.from.is_some() && !excesses.is_empty() || loose || is_cleared && self.taken(at) > 0.0
         {
             Class::Inherited
         } else if states.all(Seeing::is_open) {
@@ -409,7 +412,8 @@ impl Walk<'_> {
     /// A call of which replay has measured that one side is wrong.
     fn proven(&self, at: usize, number: usize) -> Conclusion {
         let size = |excess: &&Excess| excess.times.whole;
-        let worst = self.excesses[at].iter().max_by(|one, other| size(one).total_cmp(&size(other)));
+        let excesses = self.expectations.excesses(at);
+        let worst = excesses.iter().max_by(|one, other| size(one).total_cmp(&size(other)));
         let entry = worst.map_or(number, |excess| excess.entry);
         let error = self.units[at].entries[entry].numbers.as_ref().map_or(Apart::default(), Apart::relative);
         let expected = worst.map_or(Apart::default(), |excess| excess.expected);

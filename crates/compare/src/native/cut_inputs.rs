@@ -62,12 +62,12 @@ fn inputs(plan: &NativePlan<'_>, units: &[Observed], side: Side) -> Vec<Input> {
     let calls = if side == Side::Target { &plan.target } else { &plan.golden };
     let takes_input = |unit: &&Observed| {
         let mut entries = unit.entries.iter().filter(|entry| entry.is_tensor && entry.is_taken());
-        unit.kind == CallKind::Forward && entries.any(|entry| entry.sources[side as usize].is_outside())
+        unit.kind == CallKind::Forward && entries.any(|entry| entry.sources()[side as usize].is_outside())
     };
     let call = |unit: &Observed| if side == Side::Target { unit.target } else { unit.golden };
     // Where all pairs have the same shapes, nothing is read.
     let has_other_shape = units.iter().any(|unit| {
-        let outside = unit.entries.iter().filter(|entry| entry.sources.iter().any(Source::is_outside));
+        let outside = unit.entries.iter().filter(|entry| entry.sources().iter().any(Source::is_outside));
         outside.into_iter().any(|entry| matches!(entry.state, Seeing::Unlike | Seeing::Lone(_)))
     });
     if !has_other_shape {

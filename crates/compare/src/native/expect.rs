@@ -125,7 +125,7 @@ impl<'a> Expectations<'a> {
         for &at in &flow.order {
             let results = all.results(at).map(|(_, extent)| Apart::relative(extent));
             let largest = results.fold(all.inner[at], Apart::max);
-            if let Some(parent) = flow.parent[at] {
+            if let Some(parent) = flow.parent.of(at) {
                 all.inner[parent] = all.inner[parent].max(largest);
             }
         }
@@ -162,7 +162,7 @@ impl<'a> Expectations<'a> {
     /// What a unit works on: its arguments, and of a backward call what its forward call took and gave.
     pub(super) fn taken(&self, at: usize) -> Vec<&'a Extent> {
         let own = numbers(&self.units[at], Seen::is_taken);
-        let forward = self.flow.forward[at].into_iter();
+        let forward = self.flow.forward.of(at).into_iter();
         let forward = forward.flat_map(|forward| numbers(&self.units[forward], |_| true));
         own.chain(forward).map(|(_, extent)| extent).collect()
     }
@@ -172,11 +172,11 @@ impl<'a> Expectations<'a> {
         let apart = self.results(at).filter(|(_, extent)| extent.error > 0.0 || extent.peak > 0.0);
         // Where one side gives a gradient to another of the calls that share it, each gives another amount.
         let entries = &self.units[at].entries;
-        let forward = self.flow.forward[at].map(|forward| &self.units[forward]);
+        let forward = self.flow.forward.of(at).map(|forward| &self.units[forward]);
         let parts = Parts::of(&self.units[at], forward, self.flow.operations[at]);
         let around = Around { within: self.within(at).max(self.shown_before(at)), beside: self.beside(at) };
         apart
-            .filter(|(entry, _)| !self.flow.shared.contains(&(self.flow.kinds[at], entries[*entry].place)))
+            .filter(|(entry, _)| !self.flow.shared.contains(&(self.flow.kinds[at], entries[*entry].place())))
             .map(|(entry, result)| {
                 let made_of = parts.of_result(&entries[entry]);
                 let is_of_added = parts.is_of_added(&entries[entry]);
@@ -195,14 +195,14 @@ impl<'a> Expectations<'a> {
         (family, parts): (Family, &[Part<'_>]),
         around: &Around,
     ) -> Apart {
-        let is_gate = self.flow.forward[at].is_some() && self.flow.operations[at].is_gate;
+        let is_gate = self.flow.forward.of(at).is_some() && self.flow.operations[at].is_gate;
         let spread = result.count.max(1.0).sqrt();
-        let (mut natural, mut length, mut unit) = (0.0f64, 1.0f64, result.unit);
+        let (mut natural, mut length, mut unit) = (0.0f64, 1.0f64, result.unit());
         let (mut inherited, mut inherited_peak, mut drift) = (0.0f64, 0.0f64, 0.0f64);
         for (number, (from, partner)) in parts.iter().enumerate() {
-            unit = unit.max(from.unit);
+            unit = unit.max(from.unit());
             // What a backward call takes from its forward call is no gradient, and says nothing of the size of one.
-            let is_given = self.flow.forward[at].is_none() || number == 0 || family == Family::Sum;
+            let is_given = self.flow.forward.of(at).is_none() || number == 0 || family == Family::Sum;
             let slope = match is_given || partner.is_some() {
                 true => family.slope(from, result, *partner),
                 false => family.slope_in_backward(from, result),
@@ -230,7 +230,7 @@ impl<'a> Expectations<'a> {
         let natural = natural.max(result.norm).max(around.beside * spread);
         // Where nothing is known of how it was made, its dtype tells, and how large it is among what it stands with.
         let is_unknown = !self.flow.is_composite(at) && (parts.is_empty() || self.is_unseen_sum(at));
-        let unknown = if is_unknown { result.limit * ratio(natural, result.norm) } else { 0.0 };
+        let unknown = if is_unknown { result.limit() * ratio(natural, result.norm) } else { 0.0 };
         let unknown = Apart { whole: unknown, peak: ELEMENT_FACTOR * unknown, drift: unknown };
         let within = around.within.max(unknown);
         // Statistics show some part of an error, of the arguments as of the result: how large a part is chance.
@@ -258,10 +258,10 @@ impl<'a> Expectations<'a> {
             let makers = self.flow.makers(entry);
             shown = makers.into_iter().flatten().map(|maker| self.shown[maker]).fold(shown, Apart::max);
         }
-        if let Some(forward) = self.flow.forward[at] {
+        if let Some(forward) = self.flow.forward.of(at) {
             shown = shown.max(self.shown[forward]);
             let takers = self.flow.takers[forward].iter();
-            for backward in takers.filter_map(|&(taker, _)| self.flow.backward[taker as usize]) {
+            for backward in takers.filter_map(|&(taker, _)| self.flow.backward.of(taker as usize)) {
                 shown = shown.max(self.shown[backward]);
             }
         }
@@ -279,7 +279,7 @@ impl<'a> Expectations<'a> {
 
     /// Whether a unit is the gradients of parameters of a module in whose backward pass no call was recorded.
     fn is_unseen_sum(&self, at: usize) -> bool {
-        let backward = self.flow.forward[at].and_then(|forward| self.flow.backward[forward]);
+        let backward = self.flow.forward.of(at).and_then(|forward| self.flow.backward.of(forward));
         self.units[at].kind == CallKind::ParametersGrad
             && !backward.is_some_and(|backward| self.flow.is_composite(backward))
     }
@@ -290,7 +290,7 @@ impl<'a> Expectations<'a> {
         if self.units[at].kind != CallKind::ParametersGrad {
             return inner;
         }
-        let backward = self.flow.forward[at].and_then(|forward| self.flow.backward[forward]);
+        let backward = self.flow.forward.of(at).and_then(|forward| self.flow.backward.of(forward));
         backward.map_or(inner, |backward| {
             let entries = numbers(&self.units[backward], |_| true);
             entries

@@ -4,6 +4,7 @@ use ulpscope_dump::TensorEntry;
 use ulpscope_kernels::Rest;
 use ulpscope_tensor::DType;
 
+use super::limit::LimitNumber;
 use super::measure::{Basis, Measured, Numbers, State};
 use super::rounding::{ACCUMULATOR, unit_roundoff};
 use super::sentinels::statistic_beside_sentinels;
@@ -24,16 +25,16 @@ pub(super) struct Extent {
     /// The part of the error that all elements share, relative: by how much the target is the golden times a factor other
     /// than 1.
     pub(super) drift: f64,
-    /// Half a unit in the last place of the coarser dtype, relative.
-    pub(super) unit: f64,
-    /// What two tensors of these dtypes may be apart if nothing at all is known of how they were made.
-    pub(super) limit: f64,
+    /// See [`Extent::unit`]; a power of two, which is exact in few bytes.
+    pub(super) unit: f32,
+    /// See [`Extent::limit`].
+    pub(super) limit: LimitNumber,
     /// Elements that are NaN or infinite, in the target and in the golden.
     pub(super) broken: [bool; 2],
     /// Likewise NaN.
     pub(super) nan: [bool; 2],
     /// Elements that are NaN or infinite on one side only.
-    pub(super) mismatched: u64,
+    pub(super) mismatched: u32,
     /// Whether elements were compared, and not statistics.
     pub(super) by_elements: bool,
     /// Whether it is nothing but zeros on one side only, and not for being too small for its dtype.
@@ -41,6 +42,16 @@ pub(super) struct Extent {
 }
 
 impl Extent {
+    /// Half a unit in the last place of the coarser dtype, relative.
+    pub(super) fn unit(&self) -> f64 {
+        f64::from(self.unit)
+    }
+
+    /// What two tensors of these dtypes may be apart if nothing at all is known of how they were made.
+    pub(super) fn limit(&self) -> f64 {
+        self.limit.limit()
+    }
+
     /// The error, relative to the size.
     pub(super) fn relative(&self) -> f64 {
         ratio(self.error, self.norm)
@@ -70,6 +81,10 @@ impl Extent {
     }
 }
 
+fn count_of(elements: u64) -> u32 {
+    u32::try_from(elements).unwrap_or(u32::MAX)
+}
+
 /// 0 of 0 is 0: nothing is off.
 pub(super) fn ratio(part: f64, whole: f64) -> f64 {
     if part == 0.0 { 0.0 } else { part / whole }
@@ -94,8 +109,8 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
         error: 0.0,
         peak: 0.0,
         drift: 0.0,
-        unit: units[0].max(units[1]),
-        limit: measured.limit,
+        unit: units[0].max(units[1]) as f32,
+        limit: LimitNumber::of(measured.limit),
         broken: [broken(target, &measured.target), broken(golden, &measured.golden)],
         nan: [nan(target, &measured.target), nan(golden, &measured.golden)],
         mismatched: 0,
@@ -121,7 +136,7 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
             let drift = ratio((cosine * target - golden).abs(), target.max(golden));
             extent.drift = drift.min(distances.rel_l2);
         }
-        extent.mismatched = bad.mismatched;
+        extent.mismatched = count_of(bad.mismatched);
         extent.nan = [bad.target_nan > 0, bad.golden_nan > 0];
         extent.broken = [
             bad.target_nan + bad.target_pos_inf + bad.target_neg_inf > 0,
@@ -135,7 +150,7 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
         }
     } else {
         if let State::NonFinite(count) = measured.state {
-            extent.mismatched = count.max(1);
+            extent.mismatched = count_of(count.max(1));
         }
         let apart = |stat: usize| match (measured.target[stat], measured.golden[stat]) {
             (Some(one), Some(other)) if (one - other).is_finite() => (one - other).abs(),

@@ -18,6 +18,7 @@ use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::ACCUMULATOR;
 use super::sensitivity::Family;
+use super::unit_links::UnitLinks;
 
 /// How many times the accumulated rounding a result of the forward pass may be off. In the healthy comparisons of the fault
 /// suite none has more than 0.8 times.
@@ -75,7 +76,8 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
         let finality = finality(at, unit, flow, &feeding);
         let Some(rank) = finality.or((!given.is_empty()).then_some(0)) else { continue };
         let is_final = |entry: &Seen| {
-            is_result(entry) && (finality.is_some() || entry.ordinal.is_some_and(|own| given.contains(&own)))
+            is_result(entry)
+                && (finality.is_some() || entry.ordinal().is_some_and(|own| given.contains(&own)))
         };
         let tensors = unit.entries.iter().filter(|entry| is_final(entry) && entry.is_float);
         unmeasured |= tensors.clone().any(|entry| measured(entry).is_none());
@@ -87,7 +89,7 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
                 CallKind::Backward => bounds.allowed_in_gradient(at, entry),
                 _ => bounds.allowed(at, entry),
             };
-            let allowed = allowed.max(extent.limit);
+            let allowed = allowed.max(extent.limit());
             let times = ratio(error, allowed);
             if !is_final(seen) || !seen.is_float || extent.mismatched != 0 || times.is_nan() || times <= 1.0 {
                 continue;
@@ -114,7 +116,7 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
 fn finality(at: usize, unit: &Observed, flow: &Flow, feeding: &HashSet<usize>) -> Option<u8> {
     match unit.kind {
         CallKind::ParametersGrad => Some(0),
-        CallKind::Forward if flow.parent[at].is_some() => None,
+        CallKind::Forward if flow.parent.of(at).is_some() => None,
         CallKind::Forward if flow.is_composite(at) => (!feeding.contains(&at)).then_some(2),
         CallKind::Forward => flow.takers[at].iter().all(|&(taker, _)| taker as usize == at).then_some(1),
         _ => None,
@@ -123,17 +125,18 @@ fn finality(at: usize, unit: &Observed, flow: &Flow, feeding: &HashSet<usize>) -
 
 /// The arguments of a backward call's forward call that no call made, by their numbers, which are those of their gradients.
 fn given_arguments(at: usize, units: &[Observed], flow: &Flow) -> Vec<u32> {
-    let forward = flow.forward[at].filter(|_| units[at].kind == CallKind::Backward && !flow.is_composite(at));
+    let forward =
+        flow.forward.of(at).filter(|_| units[at].kind == CallKind::Backward && !flow.is_composite(at));
     let entries = forward.into_iter().flat_map(|forward| &units[forward].entries);
-    let given = entries.filter(|entry| entry.is_taken() && entry.sources.iter().all(Source::is_given));
-    given.filter_map(|entry| entry.ordinal).collect()
+    let given = entries.filter(|entry| entry.is_taken() && entry.sources().iter().all(Source::is_given));
+    given.filter_map(|entry| entry.ordinal()).collect()
 }
 
 /// Outermost modules and calls whose results another module uses: where the whole model is not recorded, its parts are.
 fn feeding(flow: &Flow) -> HashSet<usize> {
     let outermost = outermost(&flow.parent);
     // From the modules back to whoever they take something from, through calls outside all modules.
-    let is_module = |at: &usize| flow.is_composite(*at) && flow.parent[*at].is_none();
+    let is_module = |at: &usize| flow.is_composite(*at) && flow.parent.of(*at).is_none();
     let mut producers: HashMap<usize, Vec<usize>> = HashMap::new();
     for (at, takers) in flow.takers.iter().enumerate() {
         for &(taker, _) in takers.iter().filter(|(taker, _)| outermost[*taker as usize] != outermost[at]) {
@@ -154,7 +157,7 @@ fn feeding(flow: &Flow) -> HashSet<usize> {
 
 /// The outermost module around each unit. In a circle, which only a damaged dump has, one of its units stands for all that
 /// lead into it. Every unit is climbed over once.
-fn outermost(parent: &[Option<usize>]) -> Vec<usize> {
+fn outermost(parent: &UnitLinks) -> Vec<usize> {
     let mut tops: Vec<Option<usize>> = vec![None; parent.len()];
     let mut is_on_path = vec![false; parent.len()];
     for start in 0..parent.len() {
@@ -168,7 +171,7 @@ fn outermost(parent: &[Option<usize>]) -> Vec<usize> {
             }
             is_on_path[at] = true;
             path.push(at);
-            match parent[at] {
+            match parent.of(at) {
                 Some(next) => at = next,
                 None => break at,
             }
@@ -199,7 +202,7 @@ fn usual_unit(units: &[Observed], flow: &Flow) -> f64 {
         units[*at].kind == CallKind::Forward && flow.operations[*at].family == Family::Contraction
     };
     let products = (0..units.len()).filter(is_product).flat_map(|at| results(&units[at]));
-    let mut all: Vec<f64> = products.map(|(_, _, extent)| extent.unit).collect();
+    let mut all: Vec<f64> = products.map(|(_, _, extent)| extent.unit()).collect();
     all.sort_by(f64::total_cmp);
     // A run without any is as coarse as its calls are.
     all.get(all.len() / 2).map_or(f64::INFINITY, |unit| unit.max(ACCUMULATOR))
@@ -252,7 +255,8 @@ impl<'a> Bounds<'a> {
         let unit = &self.units[at];
         let is_within = |(number, entry): (usize, &Seen)| {
             measured(entry).is_some_and(|extent| {
-                extent.mismatched == 0 && self.error(at, extent) <= self.allowed(at, number).max(extent.limit)
+                extent.mismatched == 0
+                    && self.error(at, extent) <= self.allowed(at, number).max(extent.limit())
             })
         };
         let mut tensors = unit
@@ -279,12 +283,12 @@ impl<'a> Bounds<'a> {
         let given = unit
             .entries
             .iter()
-            .filter(|entry| entry.is_taken() && entry.sources.iter().all(|source| source.is_given()));
+            .filter(|entry| entry.is_taken() && entry.sources().iter().all(|source| source.is_given()));
         let given = given.filter_map(|entry| entry.numbers.as_ref());
         let given = given.map(|extent| extent.relative() * self.share(unit, extent));
         let given = given.filter(|error| error.is_finite()).fold(0.0, f64::max);
         // Nothing was measured on a call of one side, so its own rounding is not among this.
-        let coarsest = numbers().map(|extent| extent.unit).fold(0.0, f64::max).min(self.unit);
+        let coarsest = numbers().map(|extent| extent.unit()).fold(0.0, f64::max).min(self.unit);
         let longest = numbers().map(|extent| extent.count.sqrt()).fold(1.0, f64::max);
         let loops = if self.flow.operations[at].is_loop { LOOP } else { 1.0 };
         let own = loops * (coarsest + ACCUMULATOR.min(coarsest) * longest.sqrt());
@@ -415,9 +419,15 @@ mod tests {
 
     use super::*;
 
+    fn links(of: &[Option<usize>]) -> UnitLinks {
+        let mut links = UnitLinks::none(of.len());
+        of.iter().enumerate().for_each(|(at, &unit)| links.set(at, unit));
+        links
+    }
+
     #[test]
     fn the_outermost_module_is_found_through_all_others() {
-        assert_eq!(outermost(&[None, Some(0), Some(1), None, Some(3)]), [0, 0, 0, 3, 3]);
+        assert_eq!(outermost(&links(&[None, Some(0), Some(1), None, Some(3)])), [0, 0, 0, 3, 3]);
     }
 
     #[test]
@@ -425,7 +435,7 @@ mod tests {
         let count = 200_000;
         let start = Instant::now();
         let parent: Vec<Option<usize>> = (0..count).map(|at| Some((at + 1).min(count - 2))).collect();
-        let tops = outermost(&parent);
+        let tops = outermost(&links(&parent));
         assert!(tops.iter().all(|&top| top == tops[0]), "one circle, one top");
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     }

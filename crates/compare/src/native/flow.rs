@@ -9,11 +9,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use rayon::prelude::*;
 use ulpscope_dump::{CallKind, Rank, Role};
 
 use super::kept::Kept;
 use super::observed::{Observed, Seeing, Seen, Source, hashed, place};
 use super::operation::Operation;
+use super::unit_links::{UnitKinds, UnitLinks, UnitLists};
 use crate::style::Side;
 
 /// Modules within modules that are looked through.
@@ -22,12 +24,16 @@ const MOST_MODULES: usize = 64;
 /// Calls of a rank by name, for looking up where entries came from.
 pub(super) struct Calls<'a> {
     pub(super) rank: &'a Rank,
-    by_name: HashMap<String, usize>,
+    /// The last call of each name, by what the name hashes to; the names themselves are in the index of the rank.
+    by_name: Vec<(u32, u32)>,
 }
 
 impl<'a> Calls<'a> {
     pub(super) fn of(rank: &'a Rank) -> Calls<'a> {
-        let by_name = (0..rank.calls().len()).map(|call| (rank.name(call), call)).collect();
+        let numbered = (0..rank.calls().len() as u32).into_par_iter();
+        let mut by_name: Vec<(u32, u32)> =
+            numbered.map(|call| (name_hash(&rank.name(call as usize)), call)).collect();
+        by_name.par_sort_unstable();
         Calls { rank, by_name }
     }
 
@@ -36,7 +42,7 @@ impl<'a> Calls<'a> {
         let Some(said) = said else { return Source::Unsaid };
         for (word, role) in [(".output.", Role::Output), (".input.", Role::Input)] {
             if let Some((call, path)) = said.rsplit_once(word)
-                && let Some(&call) = self.by_name.get(call)
+                && let Some(call) = self.named(call)
             {
                 return Source::Call(call, place(role, path));
             }
@@ -60,29 +66,37 @@ impl<'a> Calls<'a> {
     }
 
     pub(super) fn named(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied()
+        let hash = name_hash(name);
+        let start = self.by_name.partition_point(|&(other, _)| other < hash);
+        let alike = self.by_name[start..].iter().take_while(|&&(other, _)| other == hash);
+        let named = alike.map(|&(_, call)| call as usize).filter(|&call| self.rank.is_named(call, name));
+        named.last()
     }
+}
+
+fn name_hash(name: &str) -> u32 {
+    (hashed(&name) >> 32) as u32
 }
 
 /// What belongs to what among the units of a comparison.
 #[derive(Debug)]
 pub(super) struct Flow {
     /// The unit of each call, of the target and of the golden.
-    pub(super) unit_of: [Vec<Option<usize>>; 2],
+    pub(super) unit_of: [UnitLinks; 2],
     /// Of a backward call, and of the gradients of parameters: the unit of its forward call.
-    pub(super) forward: Vec<Option<usize>>,
+    pub(super) forward: UnitLinks,
     /// Of a forward call: the unit of its backward call.
-    pub(super) backward: Vec<Option<usize>>,
+    pub(super) backward: UnitLinks,
     /// The unit of the module a call was made in.
-    pub(super) parent: Vec<Option<usize>>,
+    pub(super) parent: UnitLinks,
     /// Modules that do not have the same calls inside on both sides.
     pub(super) rearranged: HashSet<usize>,
     /// The units of the calls inside a module.
-    pub(super) children: Vec<Vec<usize>>,
+    pub(super) children: UnitLists<usize>,
     /// Calls in execution order, and behind all of them the modules, each behind everything inside it.
     pub(super) order: Vec<usize>,
     /// What is known of the operation of each.
-    pub(super) operations: Vec<Operation>,
+    pub(super) operations: UnitKinds<Operation>,
     /// Calls of the same kind: same operation, same direction.
     pub(super) kinds: Vec<u64>,
     /// Gradients that one side gives at one call and the other at another, as mixed precision does with a weight that many
@@ -91,7 +105,7 @@ pub(super) struct Flow {
     /// The gradients of a module's parameters, by the unit of the module.
     pub(super) gradients: HashMap<usize, usize>,
     /// Who took a result of the unit, on either side: unit and number of the entry.
-    pub(super) takers: Vec<Vec<(u32, u32)>>,
+    pub(super) takers: UnitLists<(u32, u32)>,
     /// The calls that a user's own backward function makes, by the unit of its backward call.
     pub(super) inside_backward: HashMap<usize, Vec<usize>>,
     /// Of what lies in the `.grad` of a parameter: the first call of one side alone that writes into it.
@@ -107,34 +121,36 @@ pub(super) struct Flow {
 impl Flow {
     pub(super) fn of(units: &mut [Observed], calls: (&Calls<'_>, &Calls<'_>)) -> Flow {
         let (target, golden) = calls;
-        let mut unit_of = [vec![None; target.rank.calls().len()], vec![None; golden.rank.calls().len()]];
+        let mut unit_of = [target, golden].map(|calls| UnitLinks::none(calls.rank.calls().len()));
         for (at, unit) in units.iter().enumerate() {
             for (side, call) in [unit.target, unit.golden].into_iter().enumerate() {
                 if let Some(call) = call {
-                    unit_of[side][call] = Some(at);
+                    unit_of[side].set(call, Some(at));
                 }
             }
         }
         let is_guessed = find_sources(units);
         let mut flow = Flow {
             unit_of,
-            forward: vec![None; units.len()],
-            backward: vec![None; units.len()],
-            parent: vec![None; units.len()],
+            forward: UnitLinks::none(units.len()),
+            backward: UnitLinks::none(units.len()),
+            parent: UnitLinks::none(units.len()),
             rearranged: HashSet::new(),
-            children: vec![Vec::new(); units.len()],
+            children: UnitLists::of(units.len(), Vec::new()),
             order: Vec::new(),
-            operations: vec![Operation::of("", false); units.len()],
+            operations: UnitKinds::all(Operation::of("", false), units.len()),
             kinds: vec![0; units.len()],
             shared: HashSet::new(),
             gradients: HashMap::new(),
-            takers: vec![Vec::new(); units.len()],
+            takers: UnitLists::of(units.len(), Vec::new()),
             inside_backward: HashMap::new(),
             rewritten: HashMap::new(),
             other_pass: None,
             has_gradients: units.iter().any(|unit| unit.kind == CallKind::Backward && !unit.is_lone()),
             is_guessed,
         };
+        let mut operations = HashMap::new();
+        let mut children: Vec<(u32, usize)> = Vec::new();
         for (at, unit) in units.iter().enumerate() {
             // A pair is asked in the target; what only the golden has, there.
             let (side, call, calls) = match (unit.target, unit.golden) {
@@ -142,17 +158,23 @@ impl Flow {
                 (None, Some(call)) => (1, call, golden),
                 (None, None) => continue,
             };
+            let of = &calls.rank.calls()[call];
+            let known = operations.entry((side, of.base, of.kind));
+            let operation = *known.or_insert_with(|| flow.operations.add(calls.operation(call)));
+            flow.operations.set(at, operation);
             flow.place(at, side, call, unit.kind, calls);
             if let (Some(_), Some(call)) = (unit.target, unit.golden) {
                 flow.place_in_golden(at, call, golden);
             }
+            children.extend(flow.parent.of(at).map(|parent| (parent as u32, at)));
         }
+        flow.children = UnitLists::of(units.len(), children);
         flow.find_sums(units, calls);
         flow.find_takers(units);
         flow.find_inside_backward(units, calls);
         for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Backward) {
             let missing = unit.entries.iter().filter(|entry| entry.state == Seeing::Missing);
-            flow.shared.extend(missing.map(|entry| (flow.kinds[at], entry.place)));
+            flow.shared.extend(missing.map(|entry| (flow.kinds[at], entry.place())));
         }
         flow.order = flow.inside_out(units);
         flow.find_rewritten(units);
@@ -190,9 +212,9 @@ impl Flow {
     fn find_inside_backward(&mut self, units: &[Observed], (target, golden): (&Calls<'_>, &Calls<'_>)) {
         let mut begun: Option<Vec<usize>> = None;
         for (at, unit) in units.iter().enumerate() {
-            if unit.kind == CallKind::Forward && self.parent[at].is_none() && !unit.adds_nothing {
+            if unit.kind == CallKind::Forward && self.parent.of(at).is_none() && !unit.adds_nothing {
                 // What has a backward call of its own belongs to the forward pass of another batch.
-                match self.backward[at] {
+                match self.backward.of(at) {
                     Some(_) => begun = None,
                     None => begun.iter_mut().for_each(|inside| inside.push(at)),
                 }
@@ -206,7 +228,7 @@ impl Flow {
                 (None, None) => String::new(),
             };
             let inside = begun.replace(Vec::new()).unwrap_or_default();
-            let is_later = |first: &usize| self.forward[at].is_some_and(|forward| forward < *first);
+            let is_later = |first: &usize| self.forward.of(at).is_some_and(|forward| forward < *first);
             let is_own = unit.kind == CallKind::Backward && base.starts_with("Autograd.");
             if is_own && inside.first().is_some_and(is_later) {
                 self.inside_backward.insert(at, inside);
@@ -222,7 +244,8 @@ impl Flow {
         let writes = |&(at, unit): &(usize, &Observed)| unit.is_lone() && self.operations[at].is_in_place;
         let lone: Vec<(usize, &Observed)> = units.iter().enumerate().filter(writes).collect();
         for (at, unit) in lone {
-            for source in unit.entries.iter().filter(|entry| entry.is_taken()).flat_map(|entry| entry.sources)
+            for source in
+                unit.entries.iter().filter(|entry| entry.is_taken()).flat_map(|entry| entry.sources())
             {
                 if let Source::Gradient(of) = source {
                     self.rewritten.entry(of).or_insert(at);
@@ -234,38 +257,33 @@ impl Flow {
     fn place(&mut self, at: usize, side: usize, call: usize, kind: CallKind, calls: &Calls<'_>) {
         let rank = calls.rank;
         let base = rank.base(rank.calls()[call].base);
-        self.operations[at] = calls.operation(call);
         let operation = base.rsplit('.').next().unwrap_or(base);
         self.kinds[at] = place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation);
-        let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side][call]);
-        self.parent[at] = unit(rank.parent(call).and_then(|name| calls.named(&name)));
+        let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side].of(call));
+        let parent = unit(rank.parent(call).and_then(|name| calls.named(&name)));
         if matches!(kind, CallKind::Backward | CallKind::ParametersGrad) {
             // The last of such words is the direction; a module may be called by the same word.
             let name = rank.name(call);
             let forward = name.rsplit_once(kind.word());
             let forward = forward.map(|(base, rest)| format!("{base}{}{rest}", CallKind::Forward.word()));
-            self.forward[at] = unit(forward.and_then(|forward| calls.named(&forward)));
-            match self.forward[at] {
-                Some(forward) if kind == CallKind::Backward => self.backward[forward] = Some(at),
+            let forward = unit(forward.and_then(|forward| calls.named(&forward)));
+            self.forward.set(at, forward);
+            match forward {
+                Some(forward) if kind == CallKind::Backward => self.backward.set(forward, Some(at)),
                 Some(module) => {
                     self.gradients.insert(module, at);
                 }
                 None => {}
             }
         }
-        if let Some(parent) = self.parent[at] {
-            self.children[parent].push(at);
-        }
+        self.parent.set(at, parent);
     }
 
     /// Where a pair stands in the golden: what a target without modules does not say, and whether it says otherwise.
     fn place_in_golden(&mut self, at: usize, call: usize, golden: &Calls<'_>) {
         let parent = golden.rank.parent(call).and_then(|name| golden.named(&name));
-        match (self.parent[at], parent.and_then(|parent| self.unit_of[1][parent])) {
-            (None, Some(parent)) => {
-                self.parent[at] = Some(parent);
-                self.children[parent].push(at);
-            }
+        match (self.parent.of(at), parent.and_then(|parent| self.unit_of[1].of(parent))) {
+            (None, Some(parent)) => self.parent.set(at, Some(parent)),
             (Some(here), Some(there)) if here != there => self.rearranged.extend([here, there]),
             _ => {}
         }
@@ -278,8 +296,8 @@ impl Flow {
 
     /// The unit that made an entry, on a side.
     pub(super) fn maker(&self, side: Side, entry: &Seen) -> Option<usize> {
-        match entry.sources[side as usize] {
-            Source::Call(call, _) => self.unit_of[side as usize].get(call).copied().flatten(),
+        match entry.sources()[side as usize] {
+            Source::Call(call, _) => self.unit_of[side as usize].of(call),
             _ => None,
         }
     }
@@ -292,10 +310,10 @@ impl Flow {
     /// Whether the two runs take an argument from different calls, from different results of one, or one of them from no
     /// call.
     pub(super) fn is_wired_otherwise(&self, entry: &Seen, units: &[Observed]) -> bool {
-        match (entry.sources, self.makers(entry)) {
+        match (entry.sources(), self.makers(entry)) {
             ([Source::Call(_, target), Source::Call(_, golden)], [Some(one), Some(other)]) => {
                 let mut made = units[one].entries.iter();
-                let partner = made.find(|made| made.place == target).map(|made| made.golden_place);
+                let partner = made.find(|made| made.place() == target).map(|made| made.golden_place());
                 one != other || partner.is_some_and(|partner| partner != golden)
             }
             // What was looked for and not found may have been made all the same.
@@ -310,15 +328,16 @@ impl Flow {
     pub(super) fn upstream(&self, at: usize, unit: &Observed) -> Vec<usize> {
         let mut all: Vec<usize> =
             unit.entries.iter().flat_map(|entry| self.makers(entry)).flatten().collect();
-        if let Some(forward) = self.forward[at] {
+        if let Some(forward) = self.forward.of(at) {
             all.push(forward);
             let takers = self.takers[forward].iter();
-            all.extend(takers.filter_map(|&(taker, _)| self.backward[taker as usize]));
+            all.extend(takers.filter_map(|&(taker, _)| self.backward.of(taker as usize)));
         }
         all
     }
 
     fn find_takers(&mut self, units: &[Observed]) {
+        let mut takers: Vec<(u32, (u32, u32))> = Vec::new();
         for (at, unit) in units.iter().enumerate() {
             for (number, entry) in unit.entries.iter().enumerate() {
                 let mut makers = self.makers(entry);
@@ -326,10 +345,11 @@ impl Flow {
                     makers[1] = None;
                 }
                 for made_by in makers.into_iter().flatten() {
-                    self.takers[made_by].push((at as u32, number as u32));
+                    takers.push((made_by as u32, (at as u32, number as u32)));
                 }
             }
         }
+        self.takers = UnitLists::of(units.len(), takers);
     }
 
     /// Whether what units without partner gave went into calls that both sides have, or was left in parameters that agree.
@@ -348,16 +368,16 @@ impl Flow {
             joined[at] = is_taken(&joined, at);
         }
         // Of a result that nobody took, such as a loss, gradients alone go on, back the way that results came.
-        for &at in lone.iter().filter(|&&at| self.backward[at].is_some()) {
+        for &at in lone.iter().filter(|&&at| self.backward.of(at).is_some()) {
             let makers = units[at].entries.iter().flat_map(|entry| self.makers(entry)).flatten();
-            let goes_back = |maker: usize| joined[maker] && self.backward[maker].is_some();
+            let goes_back = |maker: usize| joined[maker] && self.backward.of(maker).is_some();
             joined[at] |= makers.collect::<Vec<usize>>().into_iter().any(goes_back);
         }
         for &at in lone.iter().rev() {
             joined[at] |= is_taken(&joined, at);
         }
         for &at in &lone {
-            joined[at] |= self.forward[at].is_some_and(|forward| joined[forward]);
+            joined[at] |= self.forward.of(at).is_some_and(|forward| joined[forward]);
         }
         joined
     }
@@ -365,11 +385,11 @@ impl Flow {
     /// Whether the results of a module that both sides have show what a call inside it is good for: unless that stays in a
     /// tensor that the call wrote into, or is another order of elements, which statistics do not show.
     pub(super) fn is_answered_for(&self, at: usize, units: &[Observed]) -> bool {
-        let mut above = self.parent[at];
+        let mut above = self.parent.of(at);
         // In a circle, which only a damaged dump has, nothing is outside.
         for _ in 0..MOST_MODULES {
             match above {
-                Some(module) if units[module].is_lone() => above = self.parent[module],
+                Some(module) if units[module].is_lone() => above = self.parent.of(module),
                 Some(module) => {
                     let is_blurred = units[module].entries.iter().any(|entry| entry.is_blurred);
                     let operation = &self.operations[at];
@@ -390,7 +410,7 @@ impl Flow {
             while let Some(at) = above.filter(|&at| depths[at].is_none()) {
                 depths[at] = Some(0);
                 path.push(at);
-                above = self.parent[at];
+                above = self.parent.of(at);
             }
             let outermost = above.and_then(|at| depths[at]).map_or(0, |depth| depth + 1);
             for (inside, at) in path.into_iter().rev().enumerate() {
@@ -420,7 +440,7 @@ fn find_sources(units: &mut [Observed]) -> [bool; 2] {
     let mut is_guessed = [false; 2];
     for side in [Side::Target, Side::Golden] {
         let at = side as usize;
-        let says = |unit: &Observed| unit.entries.iter().any(|entry| entry.sources[at] != Source::Unsaid);
+        let says = |unit: &Observed| unit.entries.iter().any(|entry| entry.sources()[at] != Source::Unsaid);
         if units.iter().any(says) {
             continue;
         }
@@ -428,19 +448,21 @@ fn find_sources(units: &mut [Observed]) -> [bool; 2] {
         let mut made: HashMap<u64, Source> = HashMap::new();
         for unit in units.iter_mut() {
             let Some(call) = [unit.target, unit.golden][at] else { continue };
-            for entry in unit.entries.iter_mut().filter(|entry| entry.prints[at] != 0) {
+            let prints = unit.prints.iter().flatten().map(|prints| prints[at]);
+            for (entry, print) in unit.entries.iter_mut().zip(prints).filter(|(_, print)| *print != 0) {
                 if entry.is_taken() {
                     // What no recorded call made came from outside, as far as one can see.
                     // A gradient comes from those who took the result, found or not.
                     let unknown =
                         if unit.kind == CallKind::Backward { Source::Unsaid } else { Source::Outside };
-                    entry.sources[at] = made.get(&entry.prints[at]).copied().unwrap_or(unknown);
+                    entry.set_source(side, made.get(&print).copied().unwrap_or(unknown));
                 } else {
                     // A module is listed behind the call inside it that made the same.
-                    made.entry(entry.prints[at]).or_insert(Source::Call(call, entry.place));
+                    made.entry(print).or_insert(Source::Call(call, entry.place()));
                 }
             }
         }
     }
+    units.iter_mut().for_each(|unit| unit.prints = None);
     is_guessed
 }

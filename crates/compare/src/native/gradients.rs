@@ -14,12 +14,12 @@ impl Walk<'_> {
     /// result is used in the backward pass of others, or one of which one side has no backward call for not wanting one.
     pub(super) fn where_gradients_end(&self, takers: &[usize]) -> Option<usize> {
         // Where another call takes the same and hands its gradients back, they pass there.
-        if takers.iter().any(|&taker| self.units[taker].is_lone() && self.flow.backward[taker].is_some()) {
+        if takers.iter().any(|&taker| self.units[taker].is_lone() && self.flow.backward.of(taker).is_some()) {
             return None;
         }
         let is_used = |taker: usize| {
             let mut takers = self.flow.takers[taker].iter();
-            takers.any(|&(next, _)| self.flow.backward[next as usize].is_some())
+            takers.any(|&(next, _)| self.flow.backward.of(next as usize).is_some())
         };
         let ends = |taker: usize| {
             let is =
@@ -28,7 +28,7 @@ impl Walk<'_> {
             let takes = entries.clone().any(|entry| entry.is_taken() && is(entry, true));
             takes && entries.any(|entry| !entry.is_taken() && is(entry, false))
         };
-        takers.iter().copied().find(|&taker| match self.flow.backward[taker] {
+        takers.iter().copied().find(|&taker| match self.flow.backward.of(taker) {
             None => self.units[taker].is_lone() && ends(taker) && is_used(taker),
             // A function of the user's own may hand gradients back that a call inside it does not.
             Some(backward) => {
@@ -62,9 +62,9 @@ impl Walk<'_> {
     /// A parameter that is trained on one side only: it requires a gradient there, and gets one.
     pub(super) fn find_frozen(&self, at: usize, unit: &Observed) -> Option<Conclusion> {
         let is_frozen =
-            |entry: &Seen| entry.is_taken() && entry.is_cut_off() && entry.sources == [Source::Origin; 2];
+            |entry: &Seen| entry.is_taken() && entry.is_cut_off() && entry.sources() == [Source::Origin; 2];
         let number = unit.entries.iter().position(is_frozen)?;
-        let backward = &self.units[self.flow.backward[at]?];
+        let backward = &self.units[self.flow.backward.of(at)?];
         let is_missing = |entry: &Seen| {
             !entry.is_taken()
                 && matches!(entry.state, Seeing::Missing | Seeing::Lone(_))
@@ -79,19 +79,20 @@ impl Walk<'_> {
     /// The call of one side alone that wrote into the gradient of a parameter before a unit takes it, or that makes the pass
     /// that the other side does not make.
     pub(super) fn who_changed_gradient(&self, at: usize, entry: &Seen) -> Option<usize> {
-        let of = entry.sources.iter().find_map(|source| match source {
+        let of = entry.sources().iter().find_map(|source| match source {
             Source::Gradient(of) => Some(*of),
             _ => None,
         })?;
         let rewritten = self.flow.rewritten.get(&of).copied();
-        let other_pass = self.flow.other_pass.filter(|&sum| sum < at).and_then(|sum| self.flow.forward[sum]);
+        let other_pass =
+            self.flow.other_pass.filter(|&sum| sum < at).and_then(|sum| self.flow.forward.of(sum));
         rewritten.filter(|&rewritten| rewritten < at).or(other_pass)
     }
 
     /// Blames the plain argument of a forward call for gradients that it does not explain otherwise; the backward call
     /// inherits.
     pub(super) fn blame_forward(&mut self, at: usize, known: &Conclusion) -> Option<Conclusion> {
-        let forward = self.flow.forward[at]?;
+        let forward = self.flow.forward.of(at)?;
         let unit = &self.units[forward];
         let agree = unit.entries.iter().filter(|entry| entry.is_tensor).all(|entry| self.is_near(entry));
         if !argument_differs(unit) || !agree {

@@ -30,11 +30,11 @@ impl Walk<'_> {
         for entry in &self.units[at].entries {
             self.flow.makers(entry).into_iter().flatten().for_each(&mut ask);
         }
-        if let Some(forward) = self.flow.forward[at] {
+        if let Some(forward) = self.flow.forward.of(at) {
             ask(forward);
             let takers = &self.flow.takers[forward];
-            takers.iter().filter_map(|&(taker, _)| self.flow.backward[taker as usize]).for_each(&mut ask);
-            if let Some(backward) = self.flow.backward[forward].filter(|&backward| backward != at) {
+            takers.iter().filter_map(|&(taker, _)| self.flow.backward.of(taker as usize)).for_each(&mut ask);
+            if let Some(backward) = self.flow.backward.of(forward).filter(|&backward| backward != at) {
                 ask(backward);
                 self.flow.children[backward].iter().copied().for_each(&mut ask);
             }
@@ -58,7 +58,8 @@ impl Walk<'_> {
                 .iter()
                 .any(|entry| entry.is_tensor && entry.is_taken() && entry.state == Seeing::Differs)
         };
-        differs(&self.units[at]) || self.flow.forward[at].is_some_and(|forward| differs(&self.units[forward]))
+        differs(&self.units[at])
+            || self.flow.forward.of(at).is_some_and(|forward| differs(&self.units[forward]))
     }
 
     /// Whether what a unit works on, or what that was made of, has no counterpart on the other side.
@@ -69,7 +70,7 @@ impl Walk<'_> {
         };
         let makers = |entry: &Seen| self.flow.makers(entry);
         let mut entries = self.units[at].entries.iter().flat_map(makers).flatten();
-        let forward = self.flow.forward[at];
+        let forward = self.flow.forward.of(at);
         entries.any(unlike) || forward.is_some_and(|at| unlike(at) || argument_differs(&self.units[at]))
     }
 
@@ -79,7 +80,8 @@ impl Walk<'_> {
                 .iter()
                 .any(|entry| entry.is_tensor && entry.is_taken() && matches!(entry.state, Seeing::Unlike))
         };
-        unlike(&self.units[at]) || self.flow.forward[at].is_some_and(|forward| unlike(&self.units[forward]))
+        unlike(&self.units[at])
+            || self.flow.forward.of(at).is_some_and(|forward| unlike(&self.units[forward]))
     }
 
     pub(super) fn has_unknown_arguments(&self, unit: &Observed) -> bool {

@@ -123,7 +123,7 @@ impl Kept {
                 let written = [(Side::Target, ours), (Side::Golden, theirs)];
                 let calls_of = |(side, written): (Side, Option<&'_ Written>)| {
                     let calls = written.map_or(&[][..], |written| &written.by[..]);
-                    calls.iter().filter_map(|&call| flow.unit_of[side as usize][call]).collect::<Vec<_>>()
+                    calls.iter().filter_map(|&call| flow.unit_of[side as usize].of(call)).collect::<Vec<_>>()
                 };
                 let by: Vec<usize> = written.into_iter().flat_map(calls_of).collect();
                 // What pairs of calls write is judged with them.
@@ -158,7 +158,9 @@ impl Kept {
     /// step of one, all of it does, be it to count steps.
     fn find_towards(&mut self, units: &[Observed], flow: &Flow, [target, golden]: [&Calls<'_>; 2]) {
         let is_plain = |at: usize| {
-            units[at].kind == CallKind::Forward && flow.parent[at].is_none() && flow.backward[at].is_none()
+            units[at].kind == CallKind::Forward
+                && flow.parent.of(at).is_none()
+                && flow.backward.of(at).is_none()
         };
         let is_of_optimizer = |at: &usize| {
             let parents = [
@@ -208,7 +210,7 @@ impl Trained {
             lengths.get(lengths.len() / 2).copied().unwrap_or(0.0) * steps as f64
         };
         let all = units.iter().flat_map(|unit| &unit.entries).filter_map(|entry| entry.numbers.as_ref());
-        let coarsest = all.map(|extent| extent.unit).fold(ACCUMULATOR, f64::max);
+        let coarsest = all.map(|extent| extent.unit()).fold(ACCUMULATOR, f64::max);
         Trained {
             apart: 2.0 * coarsest.sqrt() * middle(&Extent::relative),
             reach: 2.0 * middle(&|step| step.error / step.count.max(1.0).sqrt()),
@@ -342,7 +344,7 @@ fn left_apart(
         // What was not recorded may have been written.
         _ => return None,
     };
-    let expected = 4.0 * left.unit + before + open * step;
+    let expected = 4.0 * left.unit() + before + open * step;
     Some(LeftBy {
         error: Apart::relative(&left),
         expected: Apart { whole: expected, ..Apart::default() },

@@ -18,16 +18,33 @@ pub(super) fn limit(target: DType, golden: DType) -> f64 {
 }
 
 /// `eps^(2/3)`, rounded to two digits. Integers and truth values are exact: they are equal or they are not.
+static LIMITS: LazyLock<[f64; DType::ALL.len()]> = LazyLock::new(|| {
+    DType::ALL.map(|dtype| {
+        let Some(limits) = dtype.float_limits() else { return 0.0 };
+        // Not the system's power function: its last bit differs from machine to machine.
+        let kept = libm::exp2(-2.0 / 3.0 * f64::from(limits.mantissa_bits));
+        format!("{kept:.1e}").parse().unwrap_or(kept)
+    })
+});
+
 fn of_dtype(dtype: DType) -> f64 {
-    static LIMITS: LazyLock<[f64; DType::ALL.len()]> = LazyLock::new(|| {
-        DType::ALL.map(|dtype| {
-            let Some(limits) = dtype.float_limits() else { return 0.0 };
-            // Not the system's power function: its last bit differs from machine to machine.
-            let kept = libm::exp2(-2.0 / 3.0 * f64::from(limits.mantissa_bits));
-            format!("{kept:.1e}").parse().unwrap_or(kept)
-        })
-    });
     LIMITS[dtype as usize]
+}
+
+/// A limit in one byte: it is that of some dtype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LimitNumber(u8);
+
+impl LimitNumber {
+    /// Of a limit that [`limit`] returned.
+    pub(super) fn of(limit: f64) -> LimitNumber {
+        LimitNumber(LIMITS.iter().position(|&known| known == limit).unwrap_or_default() as u8)
+    }
+
+    /// The limit.
+    pub(super) fn limit(self) -> f64 {
+        LIMITS[usize::from(self.0)]
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +76,13 @@ mod tests {
         assert_eq!(limit(coarse, fine), limit(coarse, coarse));
         assert_eq!(limit(fine, coarse), limit(coarse, coarse));
         assert_eq!(limit(DType::I64, DType::Bool), 0.0);
+    }
+
+    #[test]
+    fn every_limit_fits_into_a_byte() {
+        for dtype in DType::ALL {
+            let limit = limit(dtype, DType::I8);
+            assert_eq!(LimitNumber::of(limit).limit(), limit, "{dtype:?}");
+        }
     }
 }

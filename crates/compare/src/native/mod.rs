@@ -47,11 +47,13 @@ mod sentinels;
 mod siblings;
 mod side_branches;
 mod uninitialised;
+mod unit_links;
 mod values;
 mod verdict;
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ulpscope_dump::{Content, Entry, Error, Rank, Task};
 
@@ -127,6 +129,8 @@ struct NativePlan<'a> {
     proving: Option<Proving<'a>>,
     /// What was observed of each unit that was judged.
     observed: Vec<OnceLock<Observed>>,
+    /// The sides whose dump was found to say where entries came from.
+    says_sources: [AtomicBool; 2],
 }
 
 /// What is known once all units are.
@@ -209,7 +213,26 @@ impl<'a> NativePlan<'a> {
             floor: None,
             step: None,
             proving: None,
+            says_sources: Default::default(),
         }
+    }
+
+    /// Whether the dump of a side is known to say where entries came from: then nobody asks what tells values apart.
+    fn says_sources(&self, side: Side) -> bool {
+        self.says_sources[side as usize].load(Ordering::Relaxed)
+    }
+
+    /// Remembers which sides say where entries came from, and keeps what tells values apart if one may not.
+    fn keep_prints(&self, entries: &[Seen], prints: Vec<[u64; 2]>) -> Option<Box<[[u64; 2]]>> {
+        for side in [Side::Target, Side::Golden] {
+            let says = |entry: &Seen| entry.sources()[side as usize] != Source::Unsaid;
+            if !self.says_sources(side) && entries.iter().any(says) {
+                self.says_sources[side as usize].store(true, Ordering::Relaxed);
+            }
+        }
+        let is_needed = prints.iter().any(|prints| *prints != [0; 2]);
+        (is_needed && !(self.says_sources(Side::Target) && self.says_sources(Side::Golden)))
+            .then(|| prints.into_boxed_slice())
     }
 
     /// Concludes from what was observed of all units.
@@ -218,6 +241,8 @@ impl<'a> NativePlan<'a> {
         let mut observed: Vec<Observed> = observed
             .map(|(unit, seen)| seen.into_inner().unwrap_or_else(|| self.judge_unit(unit).1))
             .collect();
+        // What was observed has the numbers of the calls.
+        self.pairing.units = Vec::new();
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.as_ref().map_or_else(Noise::default, |floor| floor.of_units(&observed));
         let trained = self.step.filter(|&step| step > 0);
@@ -239,7 +264,7 @@ impl<'a> NativePlan<'a> {
         let Judgement { conclusions, routes, origins, guarded, cut, agreed, is_vouched } =
             runs.judge(&mut proofs);
         let region = cut.and_then(|cut| {
-            let first = flow.unit_of[0][*cut.target.first()?]?;
+            let first = flow.unit_of[0].of(*cut.target.first()?)?;
             Some((first, named_region::named([&self.target, &self.golden], &cut)))
         });
         let mut downstream = vec![0; observed.len()];
@@ -388,7 +413,8 @@ impl<'a> NativePlan<'a> {
             target: judged.target,
             golden: judged.golden,
             kind: target.calls()[pair.target].kind,
-            entries: Vec::new(),
+            entries: Box::default(),
+            prints: None,
             adds_nothing: false,
             is_unread: false,
         };
@@ -400,17 +426,20 @@ impl<'a> NativePlan<'a> {
                 observed.adds_nothing = observed::adds_nothing(&one, self.target.operation(pair.target))
                     && observed::adds_nothing(&other, self.golden.operation(pair.golden));
                 let (module, code) = self.place(pair);
-                for (number, unit) in
-                    pair_entries(&one, &other, &self.options.mapping).into_iter().enumerate()
-                {
+                let units = pair_entries(&one, &other, &self.options.mapping);
+                let mut entries = Vec::with_capacity(units.len());
+                let mut prints = Vec::new();
+                for (number, unit) in units.into_iter().enumerate() {
                     let mut line = Line { call: &name, how, ..Line::default() };
                     if number == 0 {
                         line.module = module.as_deref();
                         line.code = code.as_ref();
                     }
-                    observed.entries.push(self.judge_entry(line, unit, &mut judged));
+                    entries.push(self.judge_entry(line, unit, &mut judged, &mut prints));
                 }
-                observed::number_arguments(&mut observed.entries);
+                observed::number_arguments(&mut entries);
+                observed.prints = self.keep_prints(&entries, prints);
+                observed.entries = entries.into_boxed_slice();
             }
             (one, other) => {
                 observed.is_unread = true;
@@ -424,18 +453,27 @@ impl<'a> NativePlan<'a> {
         (judged, observed)
     }
 
-    /// The row of an entry, and what is kept of it.
-    fn judge_entry<'e>(&self, mut line: Line<'e>, unit: EntryUnit<'e>, judged: &mut Judged) -> Seen {
+    /// The row of an entry, and what is kept of it; adds what tells its value from others.
+    fn judge_entry<'e>(
+        &self,
+        mut line: Line<'e>,
+        unit: EntryUnit<'e>,
+        judged: &mut Judged,
+        prints: &mut Vec<[u64; 2]>,
+    ) -> Seen {
         let row = judged.rows.len();
+        let print = |side: Side, of: &dyn Fn() -> u64| if self.says_sources(side) { 0 } else { of() };
         match unit {
             EntryUnit::TargetOnly { entry, reason } => {
                 line.target = Some(entry);
                 judge_lone_entry(&line, Side::Target, entry, reason.to_string(), judged);
+                prints.push([print(Side::Target, &|| observed::print_of_lone(entry)), 0]);
                 Seen::lone(row, Side::Target, entry, source(&self.target, entry))
             }
             EntryUnit::GoldenOnly { entry, reason } => {
                 line.golden = Some(entry);
                 judge_lone_entry(&line, Side::Golden, entry, reason.to_string(), judged);
+                prints.push([0, print(Side::Golden, &|| observed::print_of_lone(entry))]);
                 Seen::lone(row, Side::Golden, entry, source(&self.golden, entry))
             }
             EntryUnit::Pair(EntryPair { target, golden, how }) => {
@@ -456,6 +494,13 @@ impl<'a> NativePlan<'a> {
                     verdict::seen(&measured),
                     verdict,
                 ));
+                prints.push(match (&target.content, &golden.content) {
+                    (Content::Tensor(one), Content::Tensor(other)) => [
+                        print(Side::Target, &|| observed::print_of(one, Some(&measured.target))),
+                        print(Side::Golden, &|| observed::print_of(other, Some(&measured.golden))),
+                    ],
+                    _ => [0; 2],
+                });
                 let sources = [source(&self.target, target), source(&self.golden, golden)];
                 Seen::pair(row, target, golden, &measured, sources)
             }
@@ -497,13 +542,19 @@ impl<'a> NativePlan<'a> {
         let mut seen: Vec<Seen> =
             entries.iter().map(|entry| Seen::lone(0, side, entry, source(calls, entry))).collect();
         observed::number_arguments(&mut seen);
+        let prints = entries.iter().map(|entry| match side {
+            _ if self.says_sources(side) => [0; 2],
+            Side::Target => [observed::print_of_lone(entry), 0],
+            Side::Golden => [0, observed::print_of_lone(entry)],
+        });
         let observed = Observed {
             target: judged.target,
             golden: judged.golden,
             kind: rank.calls()[call].kind,
             adds_nothing: observed::adds_nothing(&entries, calls.operation(call)),
             is_unread: false,
-            entries: seen,
+            prints: self.keep_prints(&seen, prints.collect()),
+            entries: seen.into_boxed_slice(),
         };
         (judged, observed)
     }
@@ -511,7 +562,8 @@ impl<'a> NativePlan<'a> {
     /// The name of an entry in the target; that of its call, where it has none.
     fn entry_name(&self, unit: &Observed, seen: &Seen) -> String {
         let entries = unit.target.and_then(|call| self.target.rank.entries(call).ok()).unwrap_or_default();
-        let entry = entries.into_iter().find(|entry| observed::place(entry.role, &entry.path) == seen.place);
+        let entry =
+            entries.into_iter().find(|entry| observed::place(entry.role, &entry.path) == seen.place());
         entry.map_or_else(|| self.name(unit), |entry| entry.name)
     }
 

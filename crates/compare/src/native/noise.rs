@@ -126,7 +126,7 @@ impl Floor {
     /// What was heard of every entry of every unit.
     pub(super) fn of_units(&self, units: &[Observed]) -> Noise {
         let of_entry = |heard: &[(u64, Heard)], entry: &Seen| {
-            let known = heard.iter().find(|(place, _)| *place == entry.golden_place);
+            let known = heard.iter().find(|(place, _)| *place == entry.golden_place());
             known.map_or_else(Heard::default, |(_, heard)| *heard)
         };
         let of_unit = |unit: &Observed| match unit.golden.and_then(|call| self.calls.get(call)) {

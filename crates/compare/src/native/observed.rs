@@ -25,30 +25,25 @@ pub struct Observed {
     pub(super) golden: Option<usize>,
     pub(super) kind: CallKind,
     /// Its entries, in the order of its rows.
-    pub(super) entries: Vec<Seen>,
+    pub(super) entries: Box<[Seen]>,
+    /// What tells the value of each entry from others, on either side, while it is not known that the dump says where entries
+    /// came from; 0 for none.
+    pub(super) prints: Option<Box<[[u64; 2]]>>,
     /// Whether it repeats an earlier call for the backward pass, or gives nothing that was not there.
     pub(super) adds_nothing: bool,
     /// Whether it could not be read on one of the sides.
     pub(super) is_unread: bool,
 }
 
-/// An entry of either side, or of both.
+/// An entry of either side, or of both. There are millions.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// The number of its row among those of its call.
     pub(super) row: u32,
+    /// See [`Seen::ordinal`] and [`Seen::element`].
+    ordinal: u32,
+    element: u32,
     pub(super) role: Role,
-    /// Names role and path, so that edges find it.
-    pub(super) place: u64,
-    /// Likewise in the golden, where noise is measured.
-    pub(super) golden_place: u64,
-    /// Names the path alone: the gradient of an argument stands at the path of the argument.
-    pub(super) path: u64,
-    /// Of an argument: which of the tensors it is that the call takes. Of a result: its number. Gradients are numbered like
-    /// the tensors that they are the gradients of.
-    pub(super) ordinal: Option<u32>,
-    /// Its place in a list, if it is in one; results may be a list of their own.
-    pub(super) element: Option<u32>,
     pub(super) is_tensor: bool,
     /// Whether it is a tensor on either side.
     is_numbered: bool,
@@ -61,17 +56,30 @@ pub(super) struct Seen {
     pub(super) state: Seeing,
     /// Whether only statistics were compared, which stay the same where elements change places.
     pub(super) is_blurred: bool,
-    /// Of exact values that were compared one by one: how many differ, of how many.
-    pub(super) turned: Option<(f64, f64)>,
-    /// Its size and its error, where it is a tensor whose numbers both sides have.
-    pub(super) numbers: Option<Extent>,
-    /// Where it came from, on either side.
-    pub(super) sources: [Source; 2],
     /// Whether it requires a gradient, on either side, where the dump says.
     pub(super) wants_gradient: [Option<bool>; 2],
-    /// What tells its value from others, where the dump does not say where it came from; 0 for none.
-    pub(super) prints: [u64; 2],
+    /// Names the path alone: the gradient of an argument stands at the path of the argument.
+    pub(super) path: u64,
+    /// Its size and its error, where it is a tensor whose numbers both sides have.
+    pub(super) numbers: Option<Extent>,
+    /// The calls of [`Seen::sources`], or what stands for other sources; and the places.
+    source_calls: [u32; 2],
+    source_places: [u64; 2],
+    /// What most entries do not have.
+    rare: Option<Box<RarelySeen>>,
 }
+
+/// What most entries do not have.
+#[derive(Clone, Debug, Default)]
+struct RarelySeen {
+    /// The place in the golden, where it is another.
+    golden_place: Option<u64>,
+    /// Of exact values that were compared one by one: how many differ, of how many.
+    turned: Option<(f64, f64)>,
+}
+
+/// No number.
+const NONE: u32 = u32::MAX;
 
 impl Source {
     /// Whether no call made it.
@@ -136,9 +144,46 @@ pub(super) enum Source {
     Call(usize, u64),
 }
 
+impl Source {
+    /// What stands for sources that are no calls, from the last number on.
+    const UNSAID: u32 = u32::MAX;
+    const ORIGIN: u32 = u32::MAX - 1;
+    const BUFFER: u32 = u32::MAX - 2;
+    const OUTSIDE: u32 = u32::MAX - 3;
+    const GRADIENT: u32 = u32::MAX - 4;
+
+    fn packed(self) -> (u32, u64) {
+        match self {
+            Source::Unsaid => (Source::UNSAID, 0),
+            Source::Origin => (Source::ORIGIN, 0),
+            Source::Buffer => (Source::BUFFER, 0),
+            Source::Outside => (Source::OUTSIDE, 0),
+            Source::Gradient(of) => (Source::GRADIENT, of),
+            Source::Call(call, place) => (call as u32, place),
+        }
+    }
+
+    fn unpacked(call: u32, place: u64) -> Source {
+        match call {
+            Source::UNSAID => Source::Unsaid,
+            Source::ORIGIN => Source::Origin,
+            Source::BUFFER => Source::Buffer,
+            Source::OUTSIDE => Source::Outside,
+            Source::GRADIENT => Source::Gradient(place),
+            call => Source::Call(call as usize, place),
+        }
+    }
+}
+
 /// Names an entry within its call.
 pub(super) fn place(role: Role, path: &str) -> u64 {
-    hashed(&(role, path))
+    place_of(role, hashed(&path))
+}
+
+/// The same of a path that was hashed: for one role, as many places as there are paths.
+fn place_of(role: Role, path: u64) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    path ^ ODD.wrapping_mul(role as u64 + 1)
 }
 
 /// The same number for the same thing, in every run.
@@ -193,9 +238,8 @@ impl Seen {
         // To give nothing is to leave it out.
         let state = if is_missing(entry) { Seeing::Unknown } else { Seeing::Lone(side) };
         let mut seen = Seen::at(row, entry, state);
-        seen.sources[side as usize] = source;
+        seen.set_source(side, source);
         if let Content::Tensor(tensor) = &entry.content {
-            seen.prints[side as usize] = print_of(tensor, None);
             seen.wants_gradient[side as usize] = wants_gradient(tensor);
         }
         seen
@@ -219,31 +263,36 @@ impl Seen {
             State::Blank => Seeing::Blank,
         };
         let mut seen = Seen::at(row, target, state);
-        seen.golden_place = place(golden.role, &golden.path);
+        let golden_place = place(golden.role, &golden.path);
+        if golden_place != seen.place() {
+            seen.rare.get_or_insert_default().golden_place = Some(golden_place);
+        }
         seen.is_numbered |= matches!(golden.content, Content::Tensor(_));
-        seen.sources = sources;
+        let [target_source, golden_source] = sources;
+        seen.set_source(Side::Target, target_source);
+        seen.set_source(Side::Golden, golden_source);
         if let (Content::Tensor(one), Content::Tensor(other)) = (&target.content, &golden.content) {
-            seen.prints = [print_of(one, Some(&measured.target)), print_of(other, Some(&measured.golden))];
             seen.numbers = extent(one, other, measured);
             seen.is_recast = one.dtype() != other.dtype();
             seen.is_blurred = measured.basis == Basis::Statistics;
             seen.wants_gradient = [one, other].map(|tensor| wants_gradient(tensor));
             let exact = measured.comparison.as_ref().filter(|_| state == Seeing::Differs);
-            seen.turned = exact.map(|exact| (exact.over_tolerance as f64, exact.distances.count as f64));
+            if let Some(exact) = exact {
+                let turned = (exact.over_tolerance as f64, exact.distances.count as f64);
+                seen.rare.get_or_insert_default().turned = Some(turned);
+            }
         }
         seen
     }
 
     fn at(row: usize, entry: &Entry, state: Seeing) -> Seen {
-        let place = place(entry.role, &entry.path);
+        let ordinal = entry.path.parse().ok().filter(|_| !is_taken(entry.role));
+        let (unsaid, nowhere) = Source::Unsaid.packed();
         Seen {
             row: row as u32,
+            ordinal: ordinal.unwrap_or(NONE),
+            element: element(entry).unwrap_or(NONE),
             role: entry.role,
-            place,
-            path: hashed(&entry.path),
-            ordinal: entry.path.parse().ok().filter(|_| !is_taken(entry.role)),
-            element: element(entry),
-            golden_place: place,
             is_tensor: matches!(entry.content, Content::Tensor(_)) || state == Seeing::Missing,
             is_numbered: matches!(entry.content, Content::Tensor(_)),
             is_float: matches!(&entry.content, Content::Tensor(tensor) if tensor.dtype().is_some_and(|dtype| unit_roundoff(dtype) > 0.0)),
@@ -251,12 +300,48 @@ impl Seen {
             is_recast: false,
             state,
             is_blurred: false,
-            turned: None,
-            numbers: None,
-            sources: [Source::Unsaid; 2],
             wants_gradient: [None; 2],
-            prints: [0; 2],
+            path: hashed(&entry.path),
+            numbers: None,
+            source_calls: [unsaid; 2],
+            source_places: [nowhere; 2],
+            rare: None,
         }
+    }
+
+    /// Names role and path, so that edges find it.
+    pub(super) fn place(&self) -> u64 {
+        place_of(self.role, self.path)
+    }
+
+    /// Likewise in the golden, where noise is measured.
+    pub(super) fn golden_place(&self) -> u64 {
+        self.rare.as_ref().and_then(|rare| rare.golden_place).unwrap_or_else(|| self.place())
+    }
+
+    /// Of exact values that were compared one by one: how many differ, of how many.
+    pub(super) fn turned(&self) -> Option<(f64, f64)> {
+        self.rare.as_ref()?.turned
+    }
+
+    /// Of an argument: which of the tensors it is that the call takes. Of a result: its number. Gradients are numbered like
+    /// the tensors that they are the gradients of.
+    pub(super) fn ordinal(&self) -> Option<u32> {
+        Some(self.ordinal).filter(|&ordinal| ordinal != NONE)
+    }
+
+    /// Its place in a list, if it is in one; results may be a list of their own.
+    pub(super) fn element(&self) -> Option<u32> {
+        Some(self.element).filter(|&element| element != NONE)
+    }
+
+    /// Where it came from, on either side.
+    pub(super) fn sources(&self) -> [Source; 2] {
+        [0, 1].map(|side| Source::unpacked(self.source_calls[side], self.source_places[side]))
+    }
+
+    pub(super) fn set_source(&mut self, side: Side, source: Source) {
+        (self.source_calls[side as usize], self.source_places[side as usize]) = source.packed();
     }
 
     /// Whether it is a plain argument that is another on the other side.
@@ -270,7 +355,7 @@ impl Seen {
         self.is_taken()
             && self.is_tensor
             && matches!(self.state, Seeing::Differs | Seeing::Unlike)
-            && self.sources.iter().all(is_source)
+            && self.sources().iter().all(is_source)
     }
 
     /// Whether it is an argument, plain or not, that only one side gives. That may be a default written out.
@@ -280,15 +365,15 @@ impl Seen {
 
     /// Whether it stands, among the results of a backward call, for an argument of its forward call.
     pub(super) fn is_gradient_of(&self, argument: &Seen) -> bool {
-        match self.ordinal {
-            Some(_) => self.ordinal == argument.ordinal,
+        match self.ordinal() {
+            Some(_) => self.ordinal() == argument.ordinal(),
             None => self.path == argument.path,
         }
     }
 
     /// Whether it is what lies in the `.grad` of a parameter.
     pub(super) fn is_of_gradient(&self) -> bool {
-        self.sources.iter().any(|source| matches!(source, Source::Gradient(_)))
+        self.sources().iter().any(|source| matches!(source, Source::Gradient(_)))
     }
 
     /// Whether it requires a gradient on one side only.
@@ -315,7 +400,7 @@ fn element(entry: &Entry) -> Option<u32> {
 /// Numbers the tensors that a call takes, in order.
 pub(super) fn number_arguments(entries: &mut [Seen]) {
     let taken = entries.iter_mut().filter(|entry| entry.is_taken() && entry.is_numbered);
-    taken.zip(0..).for_each(|(entry, number)| entry.ordinal = Some(number));
+    taken.zip(0..).for_each(|(entry, number)| entry.ordinal = number);
 }
 
 fn is_taken(role: Role) -> bool {
@@ -333,8 +418,16 @@ fn is_missing(entry: &Entry) -> bool {
     matches!(entry.content, Content::None)
 }
 
+/// What tells the value of an entry that one side alone has.
+pub(super) fn print_of_lone(entry: &Entry) -> u64 {
+    match &entry.content {
+        Content::Tensor(tensor) => print_of(tensor, None),
+        _ => 0,
+    }
+}
+
 /// A digest, or else all the statistics, stand for the value; a tensor of one or two elements is like too many others.
-fn print_of(tensor: &TensorEntry, numbers: Option<&Numbers>) -> u64 {
+pub(super) fn print_of(tensor: &TensorEntry, numbers: Option<&Numbers>) -> u64 {
     const TELLING: u64 = 4;
     let Some(count) = tensor.count().filter(|&count| count >= TELLING) else { return 0 };
     let mut hasher = DefaultHasher::new();

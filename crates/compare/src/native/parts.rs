@@ -59,7 +59,7 @@ impl<'a> Parts<'a> {
     pub(super) fn is_of_added(&self, result: &Seen) -> bool {
         self.forward.is_some()
             && (self.operation.is_added(result.path)
-                || result.ordinal.is_some() && result.ordinal == self.bias)
+                || result.ordinal().is_some() && result.ordinal() == self.bias)
     }
 
     /// Those of one result.
@@ -67,7 +67,7 @@ impl<'a> Parts<'a> {
         let family = self.operation.family;
         let is_product = matches!(family, Family::Contraction | Family::Product);
         let Some((arguments, given)) = &self.forward else {
-            let taken = self.taken.of_element(result.element.filter(|_| self.operation.is_foreach));
+            let taken = self.taken.of_element(result.element().filter(|_| self.operation.is_foreach));
             let partner =
                 |argument: &Argument<'a>| match is_product && !self.operation.is_added(argument.path) {
                     true if self.operation.is_foreach => largest_other(&taken, argument.path),
@@ -97,7 +97,7 @@ impl<'a> Parts<'a> {
 /// The last tensor that a call takes, if there are a weight and a bias beside the first.
 fn last_of_three(unit: &Observed) -> Option<u32> {
     let taken = unit.entries.iter().filter(|entry| entry.is_taken());
-    taken.filter_map(|entry| entry.ordinal).max().filter(|&last| last >= 2)
+    taken.filter_map(|entry| entry.ordinal()).max().filter(|&last| last >= 2)
 }
 
 impl<'a> Arguments<'a> {
@@ -105,7 +105,7 @@ impl<'a> Arguments<'a> {
         let taken = unit.entries.iter().filter(|entry| entry.is_taken());
         let mut all: Vec<Argument<'a>> = taken
             .filter_map(|entry| {
-                Some(Argument { path: entry.path, element: entry.element, extent: entry.numbers.as_ref()? })
+                Some(Argument { path: entry.path, element: entry.element(), extent: entry.numbers.as_ref()? })
             })
             .collect();
         if all.len() > MOST_ARGUMENTS && !operation.is_foreach {

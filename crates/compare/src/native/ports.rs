@@ -46,7 +46,7 @@ pub(super) fn judge(runs: &Runs<'_>) -> Option<Port> {
         Correspondence::Open => return None,
     };
     let first = match &cut {
-        Some(cut) => Some(flow.unit_of[0][*cut.target.first()?]?),
+        Some(cut) => Some(flow.unit_of[0].of(*cut.target.first()?)?),
         None => None,
     };
     let mut conclusions: Vec<Conclusion> =
@@ -60,7 +60,8 @@ pub(super) fn judge(runs: &Runs<'_>) -> Option<Port> {
 /// Whether the forward passes consist of different calls.
 pub(super) fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
     let takes_gradient = |unit: &Observed| {
-        let sources = || unit.entries.iter().filter(|entry| entry.is_taken()).flat_map(|entry| entry.sources);
+        let sources =
+            || unit.entries.iter().filter(|entry| entry.is_taken()).flat_map(|entry| entry.sources());
         sources().any(|source| matches!(source, Source::Gradient(_)))
     };
     let is_call = |at: &usize| {
@@ -86,7 +87,7 @@ fn of_unit(at: usize, unit: &Observed, first: Option<usize>) -> Conclusion {
         return Conclusion::of(Class::Equal);
     }
     let is_near = |entry: &Seen| match (entry.state, &entry.numbers) {
-        (Seeing::Apart, Some(extent)) => extent.mismatched == 0 && extent.relative() <= extent.limit,
+        (Seeing::Apart, Some(extent)) => extent.mismatched == 0 && extent.relative() <= extent.limit(),
         (state, _) => state.is_settled(),
     };
     if tensors().all(is_near) {

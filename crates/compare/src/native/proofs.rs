@@ -214,9 +214,9 @@ fn difference(conclusion: &Conclusion) -> f64 {
 fn producers(at: usize, units: &[Observed], flow: &Flow) -> Vec<usize> {
     let differing = units[at].entries.iter().filter(|entry| entry.is_taken() && entry.state != Seeing::Equal);
     let mut found: Vec<usize> = differing.flat_map(|entry| flow.makers(entry)).flatten().collect();
-    if let Some(forward) = flow.forward[at] {
+    if let Some(forward) = flow.forward.of(at) {
         let takers = flow.takers[forward].iter().map(|&(taker, _)| taker as usize);
-        found.extend(takers.filter_map(|taker| flow.backward[taker]));
+        found.extend(takers.filter_map(|taker| flow.backward.of(taker)));
     }
     found.dedup();
     found

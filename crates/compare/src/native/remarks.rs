@@ -101,7 +101,7 @@ fn amplified(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
         let unit = &known.observed[found.unit];
         let seen = &unit.entries[found.entry];
         let entries = unit.target.and_then(|call| plan.target.rank.entries(call).ok()).unwrap_or_default();
-        let source = entries.into_iter().find(|entry| place(entry.role, &entry.path) == seen.place);
+        let source = entries.into_iter().find(|entry| place(entry.role, &entry.path) == seen.place());
         let source = source.and_then(|entry| match entry.content {
             Content::Tensor(tensor) => tensor.source,
             _ => None,
@@ -138,7 +138,7 @@ fn dtypes(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
     Some(Note::DtypesDiffer {
         calls: units.len() as u64,
         example: plan.name(first),
-        target: dtype(plan.target.rank, first.target, recast.place),
-        golden: dtype(plan.golden.rank, first.golden, recast.golden_place),
+        target: dtype(plan.target.rank, first.target, recast.place()),
+        golden: dtype(plan.golden.rank, first.golden, recast.golden_place()),
     })
 }

@@ -122,7 +122,7 @@ impl Route<'_, '_> {
                 continue;
             }
             // Its gradients depend on what it was given, whatever it made of it.
-            waiting.extend(flow.backward[at]);
+            waiting.extend(flow.backward.of(at));
             let undone: Vec<&Seen> = self.undone(at).collect();
             let all_undone = undone.len() == results(&self.walk.units[at]).count();
             if !undone.is_empty() && all_undone && self.is_clear(at) {
@@ -134,12 +134,12 @@ impl Route<'_, '_> {
                 continue;
             }
             let undone: Vec<(usize, u64)> =
-                undone.into_iter().flat_map(|result| [(at, result.place), (at, result.path)]).collect();
+                undone.into_iter().flat_map(|result| [(at, result.place()), (at, result.path)]).collect();
             self.mended.extend(undone);
             if self.ends_open(at) {
                 return None;
             }
-            if let Some(sums) = flow.forward[at].and_then(|forward| self.agreeing_sums(at, forward))
+            if let Some(sums) = flow.forward.of(at).and_then(|forward| self.agreeing_sums(at, forward))
                 && !self.is_reordering
             {
                 self.meet(sums);
@@ -183,10 +183,12 @@ impl Route<'_, '_> {
     /// told by what becomes of them.
     fn gets_other_gradients(&self, at: usize) -> bool {
         let flow = self.walk.flow;
-        let Some(forward) = flow.forward[at] else { return false };
+        let Some(forward) = flow.forward.of(at) else { return false };
         flow.takers[forward].iter().any(|&(taker, number)| {
             let taken = &self.walk.units[taker as usize].entries[number as usize];
-            let back = flow.backward[taker as usize]
+            let back = flow
+                .backward
+                .of(taker as usize)
                 .filter(|&back| !self.on.contains(&back) && !flow.is_composite(back));
             let is_other = |back: usize| {
                 let unit = &self.walk.units[back];
@@ -201,9 +203,9 @@ impl Route<'_, '_> {
     fn next(&self, at: usize) -> Vec<usize> {
         let flow = self.walk.flow;
         let takers = flow.takers[at].iter().map(|&(taker, _)| taker as usize);
-        let forward = flow.forward[at].filter(|_| self.walk.units[at].kind == CallKind::Backward);
+        let forward = flow.forward.of(at).filter(|_| self.walk.units[at].kind == CallKind::Backward);
         let back = forward.into_iter().flat_map(|forward| self.makers_of(forward, |_| true));
-        takers.chain(back.filter_map(|maker| flow.backward[maker])).collect()
+        takers.chain(back.filter_map(|maker| flow.backward.of(maker))).collect()
     }
 
     fn makers_of(&self, at: usize, wanted: impl Fn(&Seen) -> bool) -> Vec<usize> {
@@ -221,14 +223,14 @@ impl Route<'_, '_> {
             })
         };
         // Of a gradient that arrives, those who took the result are the makers.
-        let forward = flow.forward[at];
+        let forward = flow.forward.of(at);
         let is_thinned = |&(taker, number): &(u32, u32)| {
             let taken = &self.walk.units[taker as usize].entries[number as usize];
             let is_mended = |back: usize| {
                 let mut given = results(&self.walk.units[back]).filter(|given| given.is_gradient_of(taken));
                 given.any(|given| self.mended.contains(&(back, given.path)))
             };
-            let back = flow.backward[taker as usize];
+            let back = flow.backward.of(taker as usize);
             back.is_some_and(|back| self.on.contains(&back) && !is_mended(back))
         };
         let takers = || forward.into_iter().flat_map(|at| &flow.takers[at]);
@@ -240,7 +242,7 @@ impl Route<'_, '_> {
     /// Whether an argument comes from one call of both sides that is on the route and did not undo the error: if that is
     /// small, it is so beside something large.
     fn is_thinned(&self, entry: &Seen) -> bool {
-        let (makers, Source::Call(_, place)) = (self.walk.flow.makers(entry), entry.sources[0]) else {
+        let (makers, Source::Call(_, place)) = (self.walk.flow.makers(entry), entry.sources()[0]) else {
             return false;
         };
         match makers {
@@ -265,7 +267,7 @@ impl Route<'_, '_> {
         let mut taken = unit.entries.iter().filter(|entry| entry.is_taken());
         let is_mismatched =
             taken.any(|entry| entry.numbers.as_ref().is_some_and(|extent| extent.mismatched > 0));
-        let excesses = &self.walk.excesses[at];
+        let excesses = self.walk.expectations.excesses(at);
         let is_undone = move |number: usize| {
             let excess = excesses.iter().find(|excess| excess.entry == number);
             is_mismatched || excess.is_none_or(|excess| excess.times.whole < UNDONE)
@@ -304,29 +306,29 @@ impl Route<'_, '_> {
         if unit.is_lone() {
             let mut takers = flow.takers[at].iter();
             let is_used = takers.any(|&(taker, _)| self.goes_on(taker as usize))
-                || flow.backward[at].or(flow.forward[at]).is_some();
+                || flow.backward.of(at).or(flow.forward.of(at)).is_some();
             return !is_used && !unit.adds_nothing && !flow.is_answered_for(at, self.walk.units);
         }
         let is_handed_on = |result: &Seen| {
-            match flow.forward[at] {
+            match flow.forward.of(at) {
             Some(forward) => {
                 let makers = self.makers_of(forward, |entry| result.is_gradient_of(entry));
-                makers.into_iter().any(|maker| flow.backward[maker].is_some()) || self.agreeing_sums(at, forward).is_some()
+                makers.into_iter().any(|maker| flow.backward.of(maker).is_some()) || self.agreeing_sums(at, forward).is_some()
             }
             // A call that gives back its argument has no takers of its own. The loss of a piece of a batch is not that of all of
             // it; what becomes of its gradients tells.
             None if flow.takers[at].is_empty() => {
                 unit.adds_nothing
                     || flow.is_answered_for(at, self.walk.units)
-                    || self.unlike.contains(&at) && flow.backward[at].is_some()
+                    || self.unlike.contains(&at) && flow.backward.of(at).is_some()
             }
             None => flow.takers[at].iter().filter(|(taker, _)| self.goes_on(*taker as usize)).any(|&(taker, number)| {
-                let sources = self.walk.units[taker as usize].entries[number as usize].sources;
+                let sources = self.walk.units[taker as usize].entries[number as usize].sources();
                 let comes_from = |source: Source, call: Option<usize>, place: u64| {
                     matches!(source, Source::Call(maker, made_at) if Some(maker) == call && made_at == place)
                 };
-                comes_from(sources[0], unit.target, result.place)
-                    || comes_from(sources[1], unit.golden, result.golden_place)
+                comes_from(sources[0], unit.target, result.place())
+                    || comes_from(sources[1], unit.golden, result.golden_place())
             }),
         }
         };
@@ -342,7 +344,7 @@ impl Route<'_, '_> {
     /// The gradients of the parameters of a call's module, of which each call gives its portion, if all of them agree. What
     /// cancels out is held against what it stands with.
     fn agreeing_sums(&self, at: usize, forward: usize) -> Option<usize> {
-        let module = self.walk.flow.parent[forward]?;
+        let module = self.walk.flow.parent.of(forward)?;
         let sums = *self.walk.flow.gradients.get(&module)?;
         let beside = self.walk.expectations.beside(sums);
         let agrees = |gradient: &Seen| match &gradient.numbers {

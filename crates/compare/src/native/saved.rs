@@ -14,10 +14,10 @@ pub(super) fn of_saved(unit: &Observed, noise: impl Fn(usize) -> Heard) -> Concl
     for (number, entry) in unit.entries.iter().enumerate() {
         let heard = noise(number);
         let allowed = heard.allowed();
-        let limit = |extent: &Extent| extent.limit.max(allowed.whole);
+        let limit = |extent: &Extent| extent.limit().max(allowed.whole);
         let far = match (&entry.state, &entry.numbers) {
             (Seeing::Apart, Some(extent)) => {
-                let element = ELEMENT_FACTOR * extent.limit * extent.rms().max(extent.largest);
+                let element = ELEMENT_FACTOR * extent.limit() * extent.rms().max(extent.largest);
                 let element = element.max(allowed.peak * extent.rms());
                 extent.mismatched > 0 || extent.error > limit(extent) * extent.norm || extent.peak > element
             }

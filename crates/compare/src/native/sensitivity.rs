@@ -269,6 +269,7 @@ pub(super) fn terms(one: &Extent, other: &Extent, product: &Extent) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limit::LimitNumber;
     use super::*;
 
     /// Numbers from -1 to 1, always the same for a seed.
@@ -303,7 +304,7 @@ mod tests {
             peak: differences().fold(0.0, |most, error| error.abs().max(most)),
             drift: 0.0,
             unit: 0.0,
-            limit: 0.0,
+            limit: LimitNumber::of(0.0),
             broken: [false; 2],
             nan: [false; 2],
             mismatched: 0,

@@ -31,9 +31,9 @@ fn side_of(unit: &Observed) -> Side {
 
 fn reads_only(at: usize, units: &[Observed], flow: &Flow, side: Side) -> bool {
     let (unit, operation) = (&units[at], &flow.operations[at]);
-    let is_known = |entry: &Seen| !entry.is_tensor || entry.sources[side as usize] != Source::Unsaid;
+    let is_known = |entry: &Seen| !entry.is_tensor || entry.sources()[side as usize] != Source::Unsaid;
     unit.kind == CallKind::Forward
-        && flow.backward[at].is_none()
+        && flow.backward.of(at).is_none()
         && !operation.is_in_place
         && !operation.communicates
         && unit.entries.iter().filter(|entry| entry.is_taken()).all(is_known)
@@ -43,7 +43,7 @@ fn reads_only(at: usize, units: &[Observed], flow: &Flow, side: Side) -> bool {
 fn makes_a_final_result(open: &[usize], units: &[Observed], flow: &Flow, joined: &[bool]) -> bool {
     let is_end = |at: usize| {
         let used_by_pairs = flow.takers[at].iter().any(|&(taker, _)| joined[taker as usize]);
-        joined[at] && !used_by_pairs && flow.backward[at].is_none()
+        joined[at] && !used_by_pairs && flow.backward.of(at).is_none()
     };
     // Calls come after those whose results they use.
     let mut continues = vec![false; units.len()];
@@ -51,7 +51,7 @@ fn makes_a_final_result(open: &[usize], units: &[Observed], flow: &Flow, joined:
         let mut inputs = units[at].entries.iter().filter(|entry| entry.is_taken());
         let follows = inputs.any(|entry| {
             let mut producers = flow.makers(entry).into_iter().flatten();
-            entry.sources.iter().any(Source::is_outside)
+            entry.sources().iter().any(Source::is_outside)
                 || producers.any(|producer| is_end(producer) || continues[producer])
         });
         continues[at] = follows && units[at].entries.iter().any(|entry| entry.is_float && !entry.is_taken());

@@ -9,16 +9,16 @@ impl Walk<'_> {
     pub(super) fn is_unused_blank(&self, at: usize, entry: &Seen) -> bool {
         let is_blank = |(side, source): (usize, &Source)| match source {
             Source::Call(call, place) => {
-                let maker = self.flow.unit_of[side].get(*call).copied().flatten();
+                let maker = self.flow.unit_of[side].of(*call);
                 maker.is_some_and(|maker| {
                     let made = self.units[maker].entries.iter();
                     made.filter(|made| made.state == Seeing::Blank)
-                        .any(|made| [made.place, made.golden_place][side] == *place)
+                        .any(|made| [made.place(), made.golden_place()][side] == *place)
                 })
             }
             _ => false,
         };
-        entry.sources.iter().enumerate().all(is_blank)
+        entry.sources().iter().enumerate().all(is_blank)
             && results(&self.units[at]).all(|(_, result)| !result.is_tensor || self.is_near(result))
     }
 }

@@ -247,7 +247,7 @@ impl Settling<'_> {
         let extent = self.observed.entries[self.conclusion.entry?].numbers.as_ref()?;
         let is_even = error.drift < error.whole / 4.0
             && error.peak * expected.whole <= 2.0 * error.whole * expected.peak;
-        let is_fine = extent.by_elements && extent.unit <= ACCUMULATOR;
+        let is_fine = extent.by_elements && extent.unit() <= ACCUMULATOR;
         if is_even && is_fine { looks_like(error.whole) } else { None }
     }
 
@@ -276,7 +276,7 @@ impl Settling<'_> {
         }
         let entries = self.observed.entries.iter();
         let is_kept = |source: &Source| matches!(source, Source::Origin | Source::Buffer);
-        let taken = entries.filter(|seen| seen.is_taken() && seen.sources.iter().all(is_kept));
+        let taken = entries.filter(|seen| seen.is_taken() && seen.sources().iter().all(is_kept));
         let named = taken.filter_map(|seen| {
             let is_other = match (seen.state, &seen.numbers) {
                 (Seeing::Equal, _) => false,

@@ -11,7 +11,7 @@ use ulpscope_dump::{Content, Entry, Rank};
 use super::super::extent::extent;
 use super::super::measure::{State, measure};
 use super::super::observed::place;
-use super::likeness::distance;
+use super::likeness::{SENTINEL, distance};
 use super::program::{Program, Value};
 use crate::style::Side;
 
@@ -20,6 +20,9 @@ const ALLOWED: f64 = 3.0;
 
 /// Values that look the same whose elements are compared; more are alike for being nearly constant.
 const MOST_COMPARED: usize = 8;
+
+/// A norm may have been rounded when it was recorded.
+const ROUNDED: f64 = 1.01;
 
 /// The values of two programs, and which of them have a counterpart.
 pub(super) struct Counterparts<'a> {
@@ -32,6 +35,9 @@ pub(super) struct Counterparts<'a> {
     /// What elements say of values that have one.
     refuted: RefCell<HashMap<(usize, usize), bool>>,
     limit: f64,
+    /// By side: the largest square of accumulated rounding, if the statistics of all values are such that values which are
+    /// alike have norms that are.
+    largest_squares: [Option<f64>; 2],
 }
 
 /// What values must have in common: the number of elements and, if they can be told from others, the stage.
@@ -47,6 +53,7 @@ impl<'a> Counterparts<'a> {
             nearest: programs.map(|program| vec![None; program.values.len()]),
             refuted: RefCell::default(),
             limit,
+            largest_squares: programs.map(largest_square),
         };
         for side in [Side::Target, Side::Golden] {
             found.nearest[side as usize] = (0..programs[side as usize].values.len())
@@ -86,11 +93,11 @@ impl<'a> Counterparts<'a> {
         let one = &self.programs[here].values[value];
         let others = &self.programs[there].values;
         let Some(group) = self.like[there].get(&likes(one)) else { return Vec::new() };
-        // The widest that may be allowed is not known before the other is: a quarter is more than any.
         let norm = norm(one);
         let near = norm.is_finite().then(|| {
-            let from = group.partition_point(|&other| self::norm(&others[other]) < 0.75 * norm);
-            let to = group.partition_point(|&other| self::norm(&others[other]) <= norm / 0.75);
+            let least = self.least_norm(side, one);
+            let from = group.partition_point(|&other| self::norm(&others[other]) < least * norm);
+            let to = group.partition_point(|&other| self::norm(&others[other]) <= norm / least);
             &group[from..to]
         });
         let mut found: Vec<(f64, bool, usize)> = Vec::new();
@@ -105,6 +112,23 @@ impl<'a> Counterparts<'a> {
         }
         found.sort_by(|one, other| one.0.total_cmp(&other.0).then((one.1, one.2).cmp(&(other.1, other.2))));
         found.into_iter().map(|(_, _, other)| other).collect()
+    }
+
+    /// How many times smaller the norm of a value may be that is alike. How far apart two values may be is not known before both
+    /// are: a quarter is more than any; and beside sentinels, norms say nothing.
+    fn least_norm(&self, side: Side, one: &Value) -> f64 {
+        const WIDEST: f64 = 0.25;
+        let Some(square) = self.largest_squares[1 - side as usize] else { return 1.0 - WIDEST };
+        let [max, min, ..] = one.numbers;
+        // No smallest element within such norms is a sentinel beside this largest one.
+        let has_sentinels =
+            max.is_none_or(|max| SENTINEL * max.abs() * (1.0 - WIDEST) <= ROUNDED * norm(one));
+        if has_sentinels || min.is_none_or(|min| !min.is_finite() || min.abs() > ROUNDED * norm(one)) {
+            return 1.0 - WIDEST;
+        }
+        let allowed = self.limit.max(ALLOWED * one.square.max(square).sqrt());
+        // A little more, for the roundings of comparing.
+        1.0 - (allowed * 1.001 + 1e-12).min(WIDEST)
     }
 
     /// Whether elements show that a value has no counterpart: all that look the same in its shape are others.
@@ -156,6 +180,19 @@ impl<'a> Counterparts<'a> {
         let by_elements = if one.shape == other.shape { self.elements([target, golden]) } else { None };
         by_elements.or_else(|| distance(one.count, &one.numbers, &other.numbers)).unwrap_or(f64::INFINITY)
     }
+}
+
+/// The largest square of accumulated rounding, if every value with a largest element has a smallest one within its norm.
+fn largest_square(program: &Program) -> Option<f64> {
+    let is_whole = |value: &Value| {
+        let [max, min, _, norm] = value.numbers;
+        // One without a norm is found by none that has one.
+        let Some(norm) = norm else { return true };
+        max.is_none() || min.is_some_and(|min| !min.is_finite() || min.abs() <= ROUNDED * norm)
+    };
+    let values = &program.values;
+    let largest = || values.iter().map(|value| value.square).fold(0.0, f64::max);
+    values.iter().all(is_whole).then(largest)
 }
 
 fn group(values: &[Value]) -> HashMap<Likes, Vec<usize>> {

@@ -4,7 +4,7 @@
 use super::super::measure::Numbers;
 
 /// An extreme so many times as large as the other one is a sentinel, such as the lowest number of a dtype in a mask.
-const SENTINEL: f64 = 1e4;
+pub(super) const SENTINEL: f64 = 1e4;
 
 /// Nothing below this is taken for a sentinel.
 const SMALLEST_SENTINEL: f64 = 1e3;
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn masked_scores_are_told_apart_by_what_is_not_masked() {
+    fn masked_scores_are_compared_by_what_is_not_masked() {
         let lowest = f64::from(f32::MIN);
         let one = [Some(2.0), Some(lowest), Some(lowest / 2.0), Some(-lowest)];
         let other = [Some(3.0), Some(lowest), Some(lowest / 2.0), Some(-lowest)];

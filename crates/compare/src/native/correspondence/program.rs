@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
-use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
+use ulpscope_dump::{CallKind, Content, Entry, Rank, Role, TensorEntry};
 
 use super::super::flow::Calls;
 use super::super::measure::{Numbers, recorded};
@@ -23,6 +23,9 @@ const GRADIENT: &str = "gradient:";
 
 /// Likewise what nothing recorded made.
 const OUTSIDE: &str = "outside";
+
+/// Calls whose entries are read together, on all cores: those of a whole rank may not fit into memory.
+const READ_TOGETHER: usize = 4096;
 
 /// What a call returned.
 #[derive(Clone, Debug)]
@@ -103,8 +106,6 @@ impl Program {
         let parents: Vec<Option<usize>> =
             (0..count).map(|call| rank.parent(call).and_then(|name| calls.named(&name))).collect();
         let composite: HashSet<usize> = parents.iter().flatten().copied().collect();
-        let read: Vec<Vec<Entry>> =
-            (0..count).into_par_iter().map(|call| rank.entries(call).unwrap_or_default()).collect();
         let mut program = Program {
             values: Vec::new(),
             steps: vec![Step::default(); count],
@@ -118,23 +119,27 @@ impl Program {
         };
         let mut made: HashMap<(usize, u64), usize> = HashMap::new();
         let mut outermost: Vec<usize> = Vec::new();
-        for (call, entries) in read.iter().enumerate() {
-            match rank.calls()[call].kind {
-                CallKind::ParametersGrad => {
-                    program.add_gradients(rank.base(rank.calls()[call].base), entries)
-                }
-                CallKind::Forward if composite.contains(&call) => {
-                    if parents[call].is_none() {
-                        outermost.push(call);
+        for start in (0..count).step_by(READ_TOGETHER) {
+            let read = (start..count.min(start + READ_TOGETHER)).into_par_iter();
+            let read: Vec<Vec<Entry>> = read.map(|call| rank.entries(call).unwrap_or_default()).collect();
+            for (call, entries) in (start..).zip(&read) {
+                match rank.calls()[call].kind {
+                    CallKind::ParametersGrad => {
+                        program.add_gradients(rank.base(rank.calls()[call].base), entries);
                     }
+                    CallKind::Forward if composite.contains(&call) => {
+                        if parents[call].is_none() {
+                            outermost.push(call);
+                        }
+                    }
+                    CallKind::Forward => program.add_call(call, entries, calls, &mut made),
+                    CallKind::Backward | CallKind::Saved => {}
                 }
-                CallKind::Forward => program.add_call(call, entries, calls, &mut made),
-                CallKind::Backward | CallKind::Saved => {}
             }
         }
         program.unit = program.usual_unit();
         program.accumulate_rounding();
-        program.find_ends(&read, &outermost, &parents);
+        program.find_ends(rank, &outermost, &parents);
         program
     }
 
@@ -226,7 +231,7 @@ impl Program {
         }
     }
 
-    fn find_ends(&mut self, read: &[Vec<Entry>], outermost: &[usize], parents: &[Option<usize>]) {
+    fn find_ends(&mut self, rank: &Rank, outermost: &[usize], parents: &[Option<usize>]) {
         let last = outermost.last().copied();
         let is_end = |value: &Value| {
             !value.is_used
@@ -245,7 +250,8 @@ impl Program {
             known.insert(print(value.count, &value.numbers), number);
         }
         for &module in outermost {
-            for (_, tensor) in tensors(&read[module], |role| role == Role::Output) {
+            let entries = rank.entries(module).unwrap_or_default();
+            for (_, tensor) in tensors(&entries, |role| role == Role::Output) {
                 ends.extend(known.get(&print(tensor.count().unwrap_or(0), &sizes(tensor))));
             }
         }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn concatenated_and_merged_ones_are_others() {
+    fn concatenated_and_merged_ones_differ() {
         let target = weights(&[("a", 1.0, 0), ("q", 2.0, 2), ("k", 3.0, 1), ("b", 5.0, 3)]);
         let golden = weights(&[("a", 1.0, 0), ("qk", 4.0, 1), ("b", 6.0, 2)]);
         let pairs = same_weights(&target, &golden);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_another_keeps_its_name() {
+    fn one_that_differs_keeps_its_name() {
         let target = weights(&[("a", 1.0, 0), ("b", 5.0, 1)]);
         let golden = weights(&[("a", 1.0, 0), ("b", 2.0, 1), ("c", 7.0, 2)]);
         assert_eq!(same_weights(&target, &golden), [("a", "a"), ("b", "b")]);
