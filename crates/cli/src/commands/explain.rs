@@ -1,6 +1,5 @@
 //! `ulpscope explain`: what a comparison found, from its `result.json`.
 
-use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
