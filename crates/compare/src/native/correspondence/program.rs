@@ -125,7 +125,7 @@ impl Program {
             for (call, entries) in (start..).zip(&read) {
                 match rank.calls()[call].kind {
                     CallKind::ParametersGrad => {
-                        program.add_gradients(rank.base(rank.calls()[call].base), entries)
+                        program.add_gradients(rank.base(rank.calls()[call].base), entries);
                     }
                     CallKind::Forward if composite.contains(&call) => {
                         if parents[call].is_none() {
