@@ -57,7 +57,7 @@ WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(absp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo web test test-fast test-rust test-python test-web test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove ports
+.PHONY: help setup demo web test test-fast test-rust test-python test-web test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-entries bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove ports
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -144,6 +144,10 @@ bench-capture: setup ## Measure what capture costs, against mindstudio-probe fro
 
 bench-check: setup ## Replay every call of two models, healthy and with five wrong kernels (a minute)
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/check.py target/bench-check
+
+bench-entries: ## Compare two dumps of 5 million entries of statistics (10 GB of disk, some minutes)
+	cargo build --release --package ulpscope-cli --locked
+	python3 benches/many_entries.py target/bench-entries --ulpscope target/release/ulpscope
 
 bench-faces: setup ## Measure the faces of older tools by the formulas of their guides (some minutes)
 	$(BIN)/python benches/faces.py

@@ -12,7 +12,7 @@ use crate::fact_bytes::Packed;
 use crate::style::{Row, Verdict};
 
 /// Packed rows up to this many bytes stay in memory.
-const IN_MEMORY: usize = 32 << 20;
+const IN_MEMORY: usize = 8 << 20;
 
 /// Rows of units, in order.
 #[derive(Debug, Default)]

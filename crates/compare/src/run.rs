@@ -331,7 +331,7 @@ struct WaitingUnit {
     golden: u32,
     /// The number of the word.
     how: u32,
-    partnerless: Option<Box<[Partnerless]>>,
+    partnerless: Box<[Partnerless]>,
 }
 
 /// No call, or no word.
@@ -343,7 +343,7 @@ impl Waiting {
         std::mem::take(&mut unit.problems).into_iter().for_each(|problem| self.problems.note(problem));
         self.undecided += unit.undecided;
         self.bytes = self.bytes.saturating_add(unit.bytes);
-        let partnerless = Some(unit.partnerless).filter(|all| !all.is_empty()).map(Vec::into_boxed_slice);
+        let partnerless = unit.partnerless.into_boxed_slice();
         let how = unit.how.map_or(NONE, |how| self.number_of(how));
         let call = |call: Option<usize>| call.map_or(NONE, |call| call as u32);
         let (target, golden) = (call(unit.target), call(unit.golden));
@@ -372,7 +372,7 @@ impl Waiting {
                 target: call(waiting.target),
                 golden: call(waiting.golden),
                 how: ways.get(waiting.how as usize).copied(),
-                partnerless: waiting.partnerless.map(Vec::from).unwrap_or_default(),
+                partnerless: waiting.partnerless.into_vec(),
                 ..Judged::default()
             };
             (conclusions.settle)(number, &mut unit);

@@ -30,7 +30,7 @@ const DATA_FOLDER: &str = "dump_tensor_data";
 
 /// The memory of a document is returned to the system each time so many bytes of it were read: it may be larger than
 /// memory.
-const RELEASE_BYTES: usize = 32 << 20;
+const RELEASE_BYTES: usize = 16 << 20;
 
 /// The stacks of the calls, beside a `dump.json`.
 pub(crate) const STACK_FILE: &str = "stack.json";

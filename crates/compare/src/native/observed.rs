@@ -62,9 +62,10 @@ pub(super) struct Seen {
     pub(super) path: u64,
     /// Its size and its error, where it is a tensor whose numbers both sides have.
     pub(super) numbers: Option<Extent>,
-    /// The calls of [`Seen::sources`], or what stands for other sources; and the places.
+    /// The calls of [`Seen::sources`], or what stands for other sources.
     source_calls: [u32; 2],
-    source_places: [u64; 2],
+    /// The place of both sources that have one.
+    source_place: u64,
     /// What most entries do not have.
     rare: Option<Box<RarelySeen>>,
 }
@@ -74,6 +75,8 @@ pub(super) struct Seen {
 struct RarelySeen {
     /// The place in the golden, where it is another.
     golden_place: Option<u64>,
+    /// The place of the golden's source, where that of the target has another.
+    golden_source_place: Option<u64>,
     /// Of exact values that were compared one by one: how many differ, of how many.
     turned: Option<(f64, f64)>,
 }
@@ -151,6 +154,10 @@ impl Source {
     const BUFFER: u32 = u32::MAX - 2;
     const OUTSIDE: u32 = u32::MAX - 3;
     const GRADIENT: u32 = u32::MAX - 4;
+
+    fn has_place(self) -> bool {
+        matches!(self, Source::Gradient(_) | Source::Call(..))
+    }
 
     fn packed(self) -> (u32, u64) {
         match self {
@@ -304,7 +311,7 @@ impl Seen {
             path: hashed(&entry.path),
             numbers: None,
             source_calls: [unsaid; 2],
-            source_places: [nowhere; 2],
+            source_place: nowhere,
             rare: None,
         }
     }
@@ -337,11 +344,22 @@ impl Seen {
 
     /// Where it came from, on either side.
     pub(super) fn sources(&self) -> [Source; 2] {
-        [0, 1].map(|side| Source::unpacked(self.source_calls[side], self.source_places[side]))
+        let golden_place = self.rare.as_ref().and_then(|rare| rare.golden_source_place);
+        let places = [self.source_place, golden_place.unwrap_or(self.source_place)];
+        [0, 1].map(|side| Source::unpacked(self.source_calls[side], places[side]))
     }
 
     pub(super) fn set_source(&mut self, side: Side, source: Source) {
-        (self.source_calls[side as usize], self.source_places[side as usize]) = source.packed();
+        let mut sources = self.sources();
+        sources[side as usize] = source;
+        let [(target, place), (golden, golden_place)] = sources.map(Source::packed);
+        let [has_place, has_golden_place] = sources.map(Source::has_place);
+        self.source_calls = [target, golden];
+        self.source_place = if has_place { place } else { golden_place };
+        let other = (has_place && has_golden_place && place != golden_place).then_some(golden_place);
+        if other.is_some() || self.rare.is_some() {
+            self.rare.get_or_insert_default().golden_source_place = other;
+        }
     }
 
     /// Whether it is a plain argument that is another on the other side.
@@ -440,4 +458,37 @@ pub(super) fn print_of(tensor: &TensorEntry, numbers: Option<&Numbers>) -> u64 {
         _ => return 0,
     }
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_come_back_as_they_were_set() {
+        let sources = [
+            Source::Unsaid,
+            Source::Origin,
+            Source::Buffer,
+            Source::Outside,
+            Source::Gradient(7),
+            Source::Call(3, 8),
+            Source::Call(4, 9),
+        ];
+        let content = Content::None;
+        let entry = Entry { name: String::new(), role: Role::Input, path: "0".to_owned(), content };
+        let mut seen = Seen::at(0, &entry, Seeing::Equal);
+        for target in sources {
+            for golden in sources {
+                seen.set_source(Side::Target, target);
+                seen.set_source(Side::Golden, golden);
+                assert_eq!(seen.sources(), [target, golden]);
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_stays_small() {
+        assert!(size_of::<Seen>() <= 120, "{} bytes; a run has millions", size_of::<Seen>());
+    }
 }
