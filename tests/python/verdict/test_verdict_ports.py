@@ -188,3 +188,24 @@ def test_two_programs_with_different_gradients_do_not_agree(tmp_path: Path) -> N
 
     compared = ulpscope.compare(scaled(tmp_path / "target"), run(tmp_path / "golden", fused=False))
     assert compared.agreement != "agree"
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_gradients_that_agree_do_not_speak_for_an_optimizer(task: str, tmp_path: Path) -> None:
+    """One of two steps of Adam, written by hand, leaves out the correction of the second moment."""
+
+    def step(path: Path, corrected: bool) -> Path:
+        torch.manual_seed(0)
+        net = nn.Sequential(*(nn.Linear(8, 8) for _ in range(6)))
+        with ulpscope.capture(path, model=net, level="mix", task=task):
+            net(torch.linspace(-1, 1, 64).reshape(8, 8)).square().mean().backward()
+            with torch.no_grad():
+                for weight in net.parameters():
+                    assert weight.grad is not None
+                    first, second = weight.grad * 0.1, weight.grad * weight.grad * 0.001
+                    second = second / 0.001 if corrected else second
+                    weight.sub_(0.01 * (first / 0.1) / (second.sqrt() + 1e-8))
+        return path
+
+    compared = ulpscope.compare(step(tmp_path / "target", False), step(tmp_path / "golden", True))
+    assert compared.agreement == "differ"

@@ -12,7 +12,7 @@ use super::expect::Apart;
 use super::flow::Flow;
 use super::judgement::Runs;
 use super::kept::Kept;
-use super::observed::{Observed, Seeing, Seen, Source};
+use super::observed::{Observed, Seeing, Seen};
 use crate::verdict::Class;
 
 /// One in so many calls of the forward pass is made by one side only: a different program. With fewer, partners tell
@@ -41,6 +41,8 @@ pub(super) fn judge(runs: &Runs<'_>) -> Option<Port> {
         units.iter().enumerate().flat_map(|(at, unit)| results(unit).map(move |(entry, _)| (at, entry)));
     let heard = heard.map(|(at, entry)| noise.of(at, entry).allowed().whole).fold(0.0, f64::max);
     let (cut, agreed) = match Correspondence::of(calls[0], calls[1], heard) {
+        // What an optimizer makes of gradients that agree is for partners to tell.
+        Correspondence::Agree(_) if has_lone_updates(units, flow) => return None,
         Correspondence::Agree(agreed) => (None, Some(agreed)),
         Correspondence::Differ(cut) => (Some(*cut), None),
         Correspondence::Open => return None,
@@ -59,15 +61,10 @@ pub(super) fn judge(runs: &Runs<'_>) -> Option<Port> {
 
 /// Whether the forward passes consist of different calls.
 pub(super) fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
-    let takes_gradient = |unit: &Observed| {
-        let sources =
-            || unit.entries.iter().filter(|entry| entry.is_taken()).flat_map(|entry| entry.sources());
-        sources().any(|source| matches!(source, Source::Gradient(_)))
-    };
+    let updates = updates(units, flow);
     let is_call = |at: &usize| {
-        let unit = &units[*at];
-        let is_update = kept.is_towards(*at) || takes_gradient(unit) || flow.operations[*at].is_in_place;
-        unit.kind == CallKind::Forward && !flow.is_composite(*at) && !is_update
+        let is_update = updates[*at] || kept.is_towards(*at) || flow.operations[*at].is_in_place;
+        units[*at].kind == CallKind::Forward && !flow.is_composite(*at) && !is_update
     };
     let (mut lone, mut all) = (0, 0);
     for at in (0..units.len()).filter(is_call) {
@@ -75,6 +72,21 @@ pub(super) fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
         lone += usize::from(units[at].is_lone() && !units[at].adds_nothing);
     }
     lone > FEW && lone * PORT > all
+}
+
+fn has_lone_updates(units: &[Observed], flow: &Flow) -> bool {
+    updates(units, flow).into_iter().zip(units).any(|(is_update, unit)| is_update && unit.is_lone())
+}
+
+/// The calls that compute from gradients, as an optimizer does.
+fn updates(units: &[Observed], flow: &Flow) -> Vec<bool> {
+    let mut updates = vec![false; units.len()];
+    for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Forward) {
+        let taken = unit.entries.iter().filter(|entry| entry.is_taken());
+        updates[at] = taken.clone().any(Seen::is_of_gradient)
+            || taken.flat_map(|entry| flow.makers(entry)).flatten().any(|maker| updates[maker]);
+    }
+    updates
 }
 
 /// The class of a unit: of what differs behind the first call of the cut, it is the cause.
