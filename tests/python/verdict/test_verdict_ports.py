@@ -154,8 +154,8 @@ def test_where_programs_part_is_named_from_both_sides(tmp_path: Path) -> None:
     assert region["after"], "queries, keys and values agree"
     assert all(len(pair) == 2 for pair in region["after"])
     # The first use of a parameter behind the fault.
-    assert region["before"][0].startswith("Functional.linear")
-    assert region["before"][1].startswith("Tensor.__matmul__")
+    assert region["before"][0]["name"].startswith("Functional.linear")
+    assert region["before"][1]["name"].startswith("Tensor.__matmul__")
     lines = [call["code"] for call in region["target"]["computing"]]
     assert any("test_verdict_ports.py" in line for line in lines if line)
 
