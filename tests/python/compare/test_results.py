@@ -155,7 +155,7 @@ def comparison(document: bytes, cells: bytes) -> bytes:
     """The bytes of a comparison of one sheet, with the columns `a` and `b` and one row."""
     columns = number(2) + text("a") + text("b")
     sheet = number(0) + b"\0" + text("rank0") + columns + number(1) + cells + b"\0"
-    return number(2) + document + b"\1" + number(1) + sheet + number(0) * 6
+    return number(3) + document + b"\1" + number(1) + sheet + number(0) * 6
 
 
 def test_pickles_that_do_not_fit_together_are_errors() -> None:

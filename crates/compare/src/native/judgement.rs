@@ -41,6 +41,14 @@ pub(super) struct Judgement {
     pub(super) is_vouched: bool,
 }
 
+/// How much further apart the results of a call must be than its inputs, to be named where gradients alone are known to
+/// differ.
+const STANDS_OUT: f64 = 16.0;
+
+fn stands_out(cut: &Cut) -> bool {
+    cut.growth.is_some_and(|growth| growth > STANDS_OUT)
+}
+
 impl Runs<'_> {
     pub(super) fn judge(&self, proofs: &mut Proofs<'_>) -> Judgement {
         if ports::is_port(self.units, self.flow, self.kept)
@@ -58,7 +66,10 @@ impl Runs<'_> {
         };
         let is_apart = is_guess || guarded.unexplained.is_some();
         match port {
-            Some(port) if port.cut.is_some() && is_apart => self.of_port(port),
+            // Errors that grow from call to call have no one call to name.
+            Some(port) if is_apart && port.cut.as_ref().is_some_and(|cut| !is_guess || stands_out(cut)) => {
+                self.of_port(port)
+            }
             port => {
                 let agreed = port.and_then(|port| port.agreed).filter(|_| !is_apart);
                 let is_vouched = agreed.is_some();

@@ -12,6 +12,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::super::rounding::ACCUMULATOR;
 use super::counterparts::Counterparts;
 use super::program::Program;
 use crate::style::Side;
@@ -30,6 +31,8 @@ pub(in super::super) struct Cut {
     pub(in super::super) partner: Option<usize>,
     /// Whether both sides make the first call, of inputs that agree.
     pub(in super::super) is_of_both: bool,
+    /// How much further apart its results are than its inputs; nothing, where only one side makes it.
+    pub(in super::super) growth: Option<f64>,
     /// The calls of the target whose results go into it and agree, and their counterparts.
     pub(in super::super) after: Vec<[usize; 2]>,
     /// The calls at its end.
@@ -91,11 +94,22 @@ pub(super) fn find(
         golden: golden_ranked,
         golden_named,
         is_of_both,
+        growth: partner.filter(|_| is_of_both).map(|partner| growth(counterparts, [first, partner])),
         after: ours.after(counterparts),
         before: [one.call, other.call],
         error: apart,
         allowed: counterparts.allowed(one, other),
     })
+}
+
+/// How much further apart the results of two calls are than their inputs.
+fn growth(counterparts: &Counterparts<'_>, calls: [usize; 2]) -> f64 {
+    let steps = [0, 1].map(|side| &counterparts.programs[side].steps[calls[side]]);
+    let largest = |of: [&Vec<usize>; 2]| {
+        let pairs = of[0].iter().zip(of[1]).map(|(&one, &other)| counterparts.apart([one, other]));
+        pairs.filter(|apart| apart.is_finite()).fold(0.0, f64::max)
+    };
+    largest(steps.map(|step| &step.returned)) / largest(steps.map(|step| &step.given)).max(ACCUMULATOR)
 }
 
 /// The values that lead to one, as far as none has a counterpart.

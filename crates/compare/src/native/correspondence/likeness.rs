@@ -4,10 +4,10 @@
 use super::super::measure::Numbers;
 
 /// An extreme so many times as large as the other one is a sentinel, such as the lowest number of a dtype in a mask.
-pub(super) const SENTINEL: f64 = 1e4;
+pub(super) const SENTINEL: f64 = 64.0;
 
 /// Nothing below this is taken for a sentinel.
-const SMALLEST_SENTINEL: f64 = 1e3;
+const SMALLEST_SENTINEL: f64 = 5e3;
 
 /// The largest difference among the statistics of two values of `count` elements, relative to their size; nothing, where
 /// they have no statistics in common.
