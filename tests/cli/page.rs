@@ -321,6 +321,13 @@ fn what_cannot_be_shown_or_written_is_an_error() {
         assert_eq!(ran.code, 2);
         assert!(ran.err.contains("absent/page.html"), "{}", ran.err);
     }
+    // A page takes the place of pages alone.
+    for path in ["out/result.json", "/dev/null"] {
+        let ran = place.run(&["report", "out", "-o", path]);
+        assert_eq!(ran.code, 2, "{path}");
+        assert!(ran.err.contains("exists and is no page"), "{}", ran.err);
+    }
+    assert_eq!(place.run(&["explain", "out"]).code, 0, "the result is as it was");
 }
 
 /// A server, ended with the test.

@@ -74,8 +74,9 @@ impl From<ReportArgs> for WritePage {
 
 impl WritePage {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
-        let page = self.source.page(false)?;
         let path = if self.output.is_dir() { self.output.join(REPORT) } else { self.output };
+        check_replaceable(&path)?;
+        let page = self.source.page(false)?;
         write_page(&page, &path)?;
         let shown = if self.source.json {
             output.json(&json!({ "page": path.display().to_string(), "notes": page.notes }))
@@ -86,6 +87,19 @@ impl WritePage {
         page.notes.iter().for_each(|note| output.complain(&format!("note: {note}")));
         Ok(Exit::Done)
     }
+}
+
+/// Refuses to write a page over something that is none: a result, a dump, a device.
+fn check_replaceable(path: &Path) -> anyhow::Result<()> {
+    let Ok(known) = path.metadata() else { return Ok(()) };
+    let is_page = path.extension().is_some_and(|extension| extension == "html" || extension == "htm");
+    if !known.is_file() || !is_page {
+        anyhow::bail!(
+            "{}: exists and is no page: expected a new file, a file that ends in .html, or a folder",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Writes a page, complete or not at all.
