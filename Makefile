@@ -57,7 +57,7 @@ WITH_WHEEL_TOOLS := PATH="$(abspath .venv-wheels/bin):$$PATH" PYO3_PYTHON=$(absp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo web test test-fast test-rust test-python test-web test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-entries bench-faces bench-gpu bench-graph bench-perturb bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove ports
+.PHONY: help setup demo web test test-fast test-rust test-python test-web test-torch-versions test-arm lint audit miri sanitize format bench bench-compare bench-capture bench-entries bench-faces bench-gpu bench-graph bench-page bench-perturb bench-scale bench-verdict faults fuzz wheels sdist check-packages clean bench-check bench-prove ports thresholds
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -159,11 +159,18 @@ bench-graph: ## Measure how long a graph of 500 MB takes to open, and how much m
 	cargo build --release --package ulpscope-cli --locked
 	python3 benches/graph.py --ulpscope target/release/ulpscope
 
+bench-page: $(PAGE) ## Measure how soon ulpscope view shows a result of a million rows (a minute)
+	cargo build --release --package ulpscope-cli --locked
+	python3 benches/page.py target/bench-page --ulpscope target/release/ulpscope
+
 bench-perturb: setup ## Measure what perturbing every call costs, as a multiple of a plain step (some minutes)
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(BIN)/python benches/perturb.py
 
 bench-prove: setup ## Measure what compare --prove costs, as a multiple of the comparison (some minutes)
 	$(BIN)/python benches/prove.py target/bench-prove
+
+bench-scale: setup ## Measure what --engine ray costs, on a cluster of two nodes on this machine (70 GB of disk, half an hour)
+	$(BIN)/python benches/scale.py target/bench-scale
 
 bench-verdict: ## Measure what judging calls costs, as a share of the comparison (some minutes)
 	cargo bench --package ulpscope-compare --bench verdict --locked
@@ -176,6 +183,11 @@ faults: setup ## Plant faults in small models; who finds them? (half an hour; AL
 ports: setup .venv-ports-new/.ready .venv-ports-old/.ready ## Compare real ports, healthy and with bugs, with libraries from PyPI (a quarter of an hour, 5 GB of disk; HELD_OUT=1: the cases kept for the end)
 	mkdir -p target
 	$(BIN)/python -m ports $(if $(HELD_OUT),--held-out) --json target/ports.json --markdown target/ports.md
+
+thresholds: setup .venv-ports-new/.ready .venv-ports-old/.ready ## Show what half and twice of each threshold of the verdicts does to the suites (an hour; EVERY=1: all ports, many hours)
+	mkdir -p target
+	cargo build --package ulpscope-cli --features scaled-thresholds --locked
+	$(BIN)/python -m ports.thresholds $(if $(EVERY),--every $(EVERY)) --keep target/ports-dumps --markdown target/thresholds.md
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS (600) each; needs nightly Rust and cargo-fuzz
 	@for target in $(FUZZ_TARGETS); do \
@@ -224,9 +236,10 @@ $(PAGE): $(PAGE_READY) $(PAGE_SOURCES)
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet "$$(grep '^uv==' requirements-dev.txt)"
 
-$(TOOLS_READY): requirements-dev.txt requirements-integrations.txt | $(filter .tools/%,$(UV))
+$(TOOLS_READY): requirements-dev.txt requirements-integrations.txt requirements-ray.txt | $(filter .tools/%,$(UV))
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	$(UV) pip install --quiet --python $(BIN)/python -r requirements-dev.txt -r requirements-integrations.txt
+	$(UV) pip install --quiet --python $(BIN)/python -r requirements-dev.txt -r requirements-integrations.txt \
+	  -r requirements-ray.txt
 	@touch $@
 
 # Torch 2.1 supports Python up to 3.11. Recipes quote, since `<` is a redirection in the shell.

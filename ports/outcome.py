@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from faults.judges import Msprobe
 from ports.captures import Captures
 from ports.dumps import only_dump
 from ports.runs import Case
-from ports.scoring import Answer, answers_of, place, truth_of
+from ports.scoring import Answer, Truth, answers_of, place, truth_of
 
 # How many answers of a comparison are kept.
 KEPT = 3
@@ -63,10 +63,15 @@ def final_error(target: Path, golden: Path) -> float | None:
     return max(errors) if errors else None
 
 
-def compared(target: Path, golden: Path) -> tuple[int, dict[str, Any]]:
+def compared(
+    target: Path,
+    golden: Path,
+    ulpscope: Sequence[str] = (sys.executable, "-m", "ulpscope"),
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, dict[str, Any]]:
     """The exit code and the result of `ulpscope compare`."""
-    command = [sys.executable, "-m", "ulpscope", "compare", str(target), str(golden), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [*ulpscope, "compare", str(target), str(golden), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     try:
         result: dict[str, Any] = json.loads(done.stdout)
     except json.JSONDecodeError:
@@ -86,6 +91,38 @@ def asked(peer: Msprobe, target: Path, golden: Path) -> tuple[int, list[Answer]]
     return int(bool(answers)), answers
 
 
+@dataclass(frozen=True)
+class Pair:
+    """The dumps of a case, and what is known about them."""
+
+    target: Path
+    golden: Path
+    final_error: float | None
+    truth: Truth | None
+    """Of a bug."""
+
+    def place(self, answers: Sequence[Answer], exit_code: int) -> str | None:
+        """Of a bug: the place of the answers."""
+        if self.truth is None:
+            return None
+        return place(answers, self.truth, only_dump(self.target), exit_code, self.final_error)
+
+
+def captured(case: Case, captures: Captures) -> Pair:
+    """Captures both runs of a case; raises if they are not what the case claims."""
+    target = captures.made(case.target, case.task, case.backward)
+    golden = captures.made(case.golden, case.task, case.backward)
+    error = final_error(target.results, golden.results)
+    if case.part == "healthy" and error is not None and error > case.tolerance:
+        raise RuntimeError(f"not a healthy port: final results differ by {error:.2e}")
+    truth = None
+    if case.where is not None:
+        truth = truth_of(only_dump(target.dump), only_dump(golden.dump), target.spans, case.where)
+        if not truth.calls and not truth.patterns:
+            raise RuntimeError("the case means no call of the target: its lines or patterns match none")
+    return Pair(target.dump, golden.dump, error, truth)
+
+
 def judged(case: Case, captures: Captures, check: bool = False, peer: Msprobe | None = None) -> Outcome:
     """Runs one case; with `check` without the comparison, to see whether the case is what it claims.
 
@@ -102,37 +139,25 @@ def judged(case: Case, captures: Captures, check: bool = False, peer: Msprobe | 
         case.held_out,
     )
     try:
-        target = captures.made(case.target, case.task, case.backward)
-        golden = captures.made(case.golden, case.task, case.backward)
-        error = final_error(target.results, golden.results)
-        if case.part == "healthy" and error is not None and error > case.tolerance:
-            raise RuntimeError(f"not a healthy port: final results differ by {error:.2e}")
-        truth, found, wanted = None, None, []
-        if case.where is not None:
-            ours = only_dump(target.dump)
-            truth = truth_of(ours, only_dump(golden.dump), target.spans, case.where)
-            wanted = [*sorted(truth.calls)[:KEPT], *truth.patterns]
-            if not wanted:
-                raise RuntimeError("the case means no call of the target: its lines or patterns match none")
+        pair = captured(case, captures)
+        wanted = () if pair.truth is None else (*sorted(pair.truth.calls)[:KEPT], *pair.truth.patterns)
         if check:
             seconds = round(time.monotonic() - start, 2)
-            return Outcome(*known, wanted=tuple(wanted), final_error=error, seconds=seconds)
+            return Outcome(*known, wanted=wanted, final_error=pair.final_error, seconds=seconds)
         reason = ""
         if peer is None:
-            code, result = compared(target.dump, golden.dump)
+            code, result = compared(pair.target, pair.golden)
             answers, reason = answers_of(result), str(result.get("reason", ""))
         else:
-            code, answers = asked(peer, target.dump, golden.dump)
-        if truth is not None:
-            found = place(answers, truth, ours, code, error)
+            code, answers = asked(peer, pair.target, pair.golden)
         return Outcome(
             *known,
             exit_code=code,
-            place=found,
+            place=pair.place(answers, code),
             named=len(answers),
             answers=tuple(f"{one.call} ({one.kind}, {one.confidence:.2f})" for one in answers[:KEPT]),
-            wanted=tuple(wanted),
-            final_error=error,
+            wanted=wanted,
+            final_error=pair.final_error,
             reason=reason,
             seconds=round(time.monotonic() - start, 2),
         )

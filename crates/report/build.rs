@@ -12,7 +12,7 @@ fn main() {
         format!("Some(include_str!({:?}))", page.display().to_string())
     } else {
         println!(
-            "cargo:warning=the page of reports is not built: install Node.js 20 or newer with npm, then run `make web`"
+            "cargo:warning=the page of reports is not built: install Node.js 20.19 or newer with npm, then run `make web`"
         );
         "None".to_owned()
     };

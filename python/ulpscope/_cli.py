@@ -19,6 +19,8 @@ def main() -> int:
         from ulpscope._replay import command as check_command
 
         return check_command.run(sys.argv[2:])
+    # The command writes its results there itself; what libraries print, as Ray if a node dies, is no result.
+    sys.stdout = sys.stderr
     # Python would only note the interrupt, and deliver it after the command has ended.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_command(["ulpscope", *sys.argv[1:]])

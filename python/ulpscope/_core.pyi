@@ -24,12 +24,15 @@ __all__ = [
     "Region",
     "RegionCall",
     "Stats",
+    "UnitQueue",
     "Unread",
     "__version__",
+    "answer_unit",
     "compare",
     "detail_columns",
     "diff",
     "digest",
+    "find_dump",
     "judge_ratios",
     "judge_result",
     "open_dump",
@@ -75,6 +78,10 @@ def compare(
     target_data: _Path | None = None,
     golden_data: _Path | None = None,
     prove: bool = False,
+    engine: Literal["threads", "ray"] = "threads",
+    address: str | None = None,
+    located: _Path | None = None,
+    parallel: str | None = None,
 ) -> Comparison:
     """Compares two dumps, checkpoints or folders of tensors: target is suspected, golden is trusted.
 
@@ -84,6 +91,11 @@ def compare(
     layers. ``target_data`` and ``golden_data``: the folders of the tensors, if they are not beside the
     dump.json or .pkl. ``prove``: replays blamed calls in raised precision from their recorded inputs, which
     proves or refutes each verdict and says which side is wrong; needs tensors in the dumps, and torch.
+    ``parallel``: how the ranks of target share the work of golden's one process, as in "tp=2,dp=4"; their
+    tensors are merged before they are compared.
+    ``engine``: "threads" of this process, or "ray": tasks of the Ray cluster at ``address`` ("auto", "local",
+    "HOST:PORT", "ray://HOST:PORT"). ``located``: "auto" or a map of ``ulpscope locate``, if every node has
+    ranks of its own. The result is the same on every engine.
     """
 
 @final
@@ -154,10 +166,17 @@ class Comparison:
         """Writes the rows in the format that ``path`` ends in, such as .csv or .xlsx."""
     def to_json(self, path: _Path | None = None) -> str:
         """Returns everything, including rows, as JSON text; also writes it to ``path`` if given."""
-    def to_html(self, path: _Path | None = None, *, dumps: bool = True) -> str:
-        """Returns everything as one html page, which needs no network; also writes it to ``path`` if given.
+    @overload
+    def to_html(self, path: None = None, *, dumps: bool = True) -> str:
+        """Returns everything as one html page, which needs no network.
 
         ``dumps``: whether stacks, data flow and values of tensors are read from the dumps, if they are there.
+        """
+    @overload
+    def to_html(self, path: _Path, *, dumps: bool = True) -> None:
+        """Writes that page to ``path``, or as report.html into that folder, and returns nothing.
+
+        A file that is there and does not end in .html is no page, and stays as it is: an ``OSError``.
         """
     def to_pandas(self) -> Any:
         """Returns the rows as a pandas ``DataFrame``."""
@@ -614,6 +633,9 @@ class Recorder:
     def begin_pass(self) -> None: ...
     def end_pass(self) -> None: ...
     def save_as(self, name: str, number: int, value: Any) -> None: ...
+    def is_untouched(self, origin: Any) -> bool: ...
+    def is_as_returned(self, tensor: Any) -> bool: ...
+    def step_end(self, what: str, number: int, tensors: dict[str, Any]) -> None: ...
     def note(self, text: str) -> None: ...
     def note_in(self, folder: Any, text: str) -> None: ...
     def note_once(self, text: str) -> None: ...
@@ -794,3 +816,24 @@ def ratio_columns() -> list[str]:
 
 def write_sheet(path: _Path, columns: list[str], rows: Iterable[Iterable[Any]]) -> None:
     """Writes a sheet in the format of its name's suffix."""
+
+def answer_unit(job: str, folder: _Path | None = None) -> tuple[str, bytes, list[str]]:
+    """Compares the pair of ranks of a job: the answer, its rows and the sheets that were written."""
+
+def find_dump(path: _Path) -> str | None:
+    """What this machine has of a dump; None if it has no such path."""
+
+@final
+class UnitQueue:
+    """The units of a comparison that are to be answered."""
+
+    def __len__(self) -> int: ...
+    def open(self) -> list[int]: ...
+    def label(self, number: int) -> str: ...
+    def size(self, number: int) -> int: ...
+    def nodes(self, number: int) -> list[str] | None: ...
+    def job(self, number: int) -> str: ...
+    def deliver(self, number: int, answer: str, rows: bytes) -> bool: ...
+    def fail(self, number: int, why: str) -> None: ...
+    @property
+    def is_stopped(self) -> bool: ...

@@ -33,6 +33,7 @@ fn every_subcommand_shows_examples() {
         "diff",
         "convert",
         "merge",
+        "locate",
         "ls",
         "show",
         "overflow",

@@ -18,6 +18,7 @@ mod merge;
 mod no_hangs;
 mod overflow;
 mod page;
+mod page_source;
 mod passed_over;
 #[cfg(target_os = "linux")]
 mod peak;
@@ -25,4 +26,5 @@ mod run;
 mod shell;
 mod show;
 mod stats;
+mod view;
 mod workspace;

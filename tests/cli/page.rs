@@ -1,9 +1,6 @@
 //! `ulpscope report`, `ulpscope view` and `ulpscope compare --format html`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Stdio};
 
 use serde_json::{Value as Json, json};
 use ulpscope_report::page::{NoPage, Template, inflate};
@@ -12,7 +9,7 @@ use crate::compare::{ADD, Call, MUL, WRONG_MUL, put_rank, wrong_mul};
 use crate::workspace::{Ran, Workspace};
 
 /// Whether this build has a page. Where nothing may be skipped, it must.
-fn has_page() -> bool {
+pub fn has_page() -> bool {
     let built = Template::built();
     assert!(
         built.is_ok() || std::env::var_os("ULPSCOPE_TEST_ALL").is_none(),
@@ -41,7 +38,7 @@ fn from_base64(text: &str) -> Vec<u8> {
 }
 
 /// The parts of a page, opened, and the html around them.
-fn parts(html: &str) -> (BTreeMap<String, Vec<u8>>, String) {
+pub fn parts(html: &str) -> (BTreeMap<String, Vec<u8>>, String) {
     let mut parts = BTreeMap::new();
     let mut around = String::new();
     let mut rest = html;
@@ -55,12 +52,12 @@ fn parts(html: &str) -> (BTreeMap<String, Vec<u8>>, String) {
     (parts, around + rest)
 }
 
-fn document(parts: &BTreeMap<String, Vec<u8>>, name: &str) -> Json {
+pub fn document(parts: &BTreeMap<String, Vec<u8>>, name: &str) -> Json {
     serde_json::from_slice(&parts[name]).unwrap()
 }
 
 /// The values of a column, as JSON; numbers of either size.
-fn column(bytes: &[u8]) -> Vec<Json> {
+pub fn column(bytes: &[u8]) -> Vec<Json> {
     let count = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
     let mut rest = &bytes[8..];
     if bytes[0] == 0 {
@@ -92,7 +89,7 @@ fn column_number(manifest: &Json, name: &str) -> usize {
 }
 
 /// Writes a page of a result and reads its parts.
-fn reported(place: &Workspace, args: &[&str]) -> (Ran, BTreeMap<String, Vec<u8>>) {
+pub fn reported(place: &Workspace, args: &[&str]) -> (Ran, BTreeMap<String, Vec<u8>>) {
     let ran = place.run(&[&["report"], args, &["-o", "page.html"]].concat());
     assert_eq!(ran.code, 0, "{}", ran.err);
     let (parts, _) = parts(&place.text("page.html"));
@@ -141,67 +138,6 @@ fn a_page_shows_the_whole_result() {
         entries[1]["histogram"][side].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
     };
     assert_eq!((counted("target"), counted("golden")), (2, 2));
-}
-
-#[test]
-fn a_result_without_its_dumps_is_still_a_page() {
-    if !has_page() {
-        return;
-    }
-    let place = wrong_mul();
-    place.run(&["compare", "t", "g", "-o", "out"]);
-    std::fs::create_dir(place.path("elsewhere")).unwrap();
-    std::fs::rename(place.path("out"), place.path("elsewhere/moved")).unwrap();
-    for side in ["t", "g"] {
-        std::fs::remove_dir_all(place.path(side)).unwrap();
-    }
-    let (ran, parts) = reported(&place, &["elsewhere/moved", "--dumps"]);
-    assert!(
-        ran.err.starts_with("note: No stacks, data flow and values of tensors: the target cannot be read: "),
-        "{}",
-        ran.err
-    );
-    let manifest = document(&parts, "manifest");
-    assert_eq!((&manifest["counts"]["rows"], &manifest["first"]["call"]), (&json!(4), &json!(1)));
-    assert!(manifest["missing_details"].as_str().unwrap().contains("the target cannot be read"));
-    assert!(!parts.keys().any(|name| name.starts_with("detail/")));
-    assert_eq!(column(&parts["calls/0/detail"]), [0.0, 0.0]);
-}
-
-#[test]
-fn dumps_that_a_result_names_are_read_on_request_alone() {
-    if !has_page() {
-        return;
-    }
-    let place = wrong_mul();
-    place.run(&["compare", "t", "g", "-o", "out"]);
-    let (ran, parts) = reported(&place, &["out", "--json"]);
-    let note = "No stacks, data flow and values of tensors: the dumps that the result names were not read; --dumps reads them.";
-    assert_eq!(ran.json(), json!({ "page": "page.html", "notes": [note] }));
-    assert_eq!(ran.err, format!("note: {note}\n"));
-    assert_eq!(document(&parts, "manifest")["view_command"], "ulpscope view out --dumps");
-    assert!(!parts.keys().any(|name| name.starts_with("detail/")));
-}
-
-#[test]
-fn files_outside_of_a_result_are_not_read() {
-    if !has_page() {
-        return;
-    }
-    let place = wrong_mul();
-    place.run(&["compare", "t", "g", "-o", "out"]);
-    let mut result: Json = serde_json::from_str(&place.text("out/result.json")).unwrap();
-    place.put_text("secret.csv", "call,why\nsecret,secret\n");
-    for name in ["../secret.csv", "/proc/self/environ", "link.csv"] {
-        if name == "link.csv" {
-            std::os::unix::fs::symlink("../secret.csv", place.path("out/link.csv")).unwrap();
-        }
-        result["ranks"][0]["files"] = json!([name]);
-        place.put_text("out/result.json", &result.to_string());
-        let (ran, parts) = reported(&place, &["out"]);
-        assert!(ran.err.contains("the sheet with all 4 rows is not beside out/result.json"), "{}", ran.err);
-        assert_eq!(column(&parts["calls/0/name"]), ["Torch.mul.0.forward"]);
-    }
 }
 
 #[test]
@@ -328,120 +264,6 @@ fn what_cannot_be_shown_or_written_is_an_error() {
         assert!(ran.err.contains("exists and is no page"), "{}", ran.err);
     }
     assert_eq!(place.run(&["explain", "out"]).code, 0, "the result is as it was");
-}
-
-/// A server, ended with the test.
-struct Viewed {
-    process: Child,
-    port: u16,
-    token: String,
-}
-
-impl Drop for Viewed {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Viewed {
-    fn of(place: &Workspace, source: &str) -> Viewed {
-        let mut command = place.command(&["view", source, "--dumps"]);
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.strip_prefix("http://127.0.0.1:").unwrap().split(' ').next().unwrap();
-        let (port, token) = address.split_once('/').unwrap();
-        Viewed { process, port: port.parse().unwrap(), token: token.trim_end_matches('/').to_owned() }
-    }
-
-    /// Status and body of the answer to a request as it is sent.
-    fn ask(&self, request: &str) -> (u16, Vec<u8>) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), answer[end + 4..].to_vec())
-    }
-
-    fn get(&self, path: &str) -> (u16, Vec<u8>) {
-        let port = self.port;
-        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"))
-    }
-}
-
-#[test]
-fn a_server_answers_whoever_knows_its_address() {
-    if !has_page() {
-        return;
-    }
-    let place = wrong_mul();
-    place.run(&["compare", "t", "g", "-o", "out"]);
-    let viewed = Viewed::of(&place, "out");
-    let token = &viewed.token;
-    assert_eq!(token.len(), 32);
-    let (status, html) = viewed.get(&format!("/{token}/"));
-    assert_eq!(status, 200);
-    assert!(String::from_utf8(html).unwrap().contains("<meta name=\"ulpscope-parts\" content=\"parts/\">"));
-    let (status, part) = viewed.get(&format!("/{token}/parts/manifest"));
-    let manifest: Json = serde_json::from_slice(&inflate(&part).unwrap()).unwrap();
-    assert_eq!((status, &manifest["details_on_demand"]), (200, &json!(true)));
-    let (status, part) = viewed.get(&format!("/{token}/parts/detail/0/1"));
-    let detail: Json = serde_json::from_slice(&inflate(&part).unwrap()).unwrap();
-    assert_eq!((status, &detail["entries"][1]["worst"][0]["abs"]), (200, &json!(8.0)));
-    // A column without values.
-    assert_eq!(viewed.get(&format!("/{token}/parts/calls/0/region")).0, 200);
-    assert_eq!(viewed.get(&format!("/{token}/parts/rows/0/999/0")), (204, Vec::new()));
-    for path in [
-        "/".to_owned(),
-        format!("/{token}"),
-        format!("/{}/", "0".repeat(32)),
-        format!("/{}/parts/manifest", &token[1..]),
-        format!("/{token}/parts/"),
-        format!("/{token}/parts/../../out/result.json"),
-        format!("/{token}/parts/..%2f..%2fout%2fresult.json"),
-        format!("/{token}//etc/passwd"),
-        format!("/{token}/result.json"),
-        format!("/{token}/parts/detail/0/99"),
-        format!("/{token}/parts/detail/0/1/../2"),
-        format!("/{token}/parts/manifest?x"),
-    ] {
-        assert_eq!(viewed.get(&path).0, 404, "{path}");
-    }
-}
-
-#[test]
-fn a_server_refuses_other_hosts_and_methods() {
-    if !has_page() {
-        return;
-    }
-    let place = wrong_mul();
-    place.run(&["compare", "t", "g", "-o", "out"]);
-    let viewed = Viewed::of(&place, "out");
-    let Viewed { port, token, .. } = &viewed;
-    let with_host =
-        |host: &str| viewed.ask(&format!("GET /{token}/ HTTP/1.1\r\n{host}Connection: close\r\n\r\n")).0;
-    assert_eq!(with_host(&format!("Host: localhost:{port}\r\n")), 200);
-    for host in ["", "Host: evil.example\r\n", "Host: 127.0.0.1\r\n", "Host: 127.0.0.1:1\r\n"] {
-        assert_eq!(with_host(host), 403, "{host}");
-    }
-    let rebound = format!("Host: evil.example:{port}\r\n");
-    assert_eq!(with_host(&rebound), 403);
-    let twice = format!("Host: 127.0.0.1:{port}\r\nHost: evil.example\r\n");
-    assert_eq!(with_host(&twice), 400);
-    for method in ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"] {
-        let request =
-            format!("{method} /{token}/ HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\n\r\n");
-        assert_eq!(viewed.ask(&request).0, 405, "{method}");
-    }
-    assert_eq!(viewed.ask("nonsense\r\n\r\n").0, 400);
-    let long =
-        format!("GET /{} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX: {}\r\n\r\n", token, "x".repeat(20_000));
-    assert_eq!(viewed.ask(&long).0, 431);
-    // It still answers.
-    assert_eq!(viewed.get(&format!("/{token}/parts/manifest")).0, 200);
 }
 
 #[cfg(target_os = "linux")]

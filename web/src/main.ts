@@ -4,6 +4,7 @@ import './style/base.css';
 import './style/print.css';
 import { flushSync, mount } from 'svelte';
 import App from './App.svelte';
+import { nameClasses } from './classes.ts';
 import { json, partsOf } from './data/parts.ts';
 import { type Manifest, partName } from './payload.ts';
 import { addressed } from './state/address.svelte.ts';
@@ -16,6 +17,7 @@ async function start(): Promise<void> {
     throw new Error(`this page cannot show data of the kind "${String(manifest.schema)}"`);
   document.documentElement.lang = manifest.language;
   document.title = `Ulpscope: ${manifest.golden === null ? manifest.target : `${manifest.target} against ${manifest.golden}`}`;
+  nameClasses(manifest.words.classes);
   const page = new Page(parts, manifest);
   const wished = addressed(location.hash);
   await page.open(wished?.rank ?? manifest.first?.rank ?? 0, wished ? undefined : manifest.first?.call);

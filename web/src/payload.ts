@@ -62,7 +62,11 @@ export interface Manifest {
   /** Version of the writer. */
   ulpscope: string;
   kind: PageKind;
-  /** Language of the sentences: "en" or "zh". Names of fields stay English. */
+  /** What one "call" of the page is: a call, a parameter of a checkpoint, or a tensor. */
+  noun: 'call' | 'parameter' | 'tensor';
+  /** The words of the first screen, in the language of the page. */
+  words: Words;
+  /** Language of the sentences and of the first screen: "en" or "zh". Names of fields stay English. */
   language: string;
   /** What was compared or recorded. `golden` is null in a page of one run. */
   target: string;
@@ -103,6 +107,22 @@ export interface Manifest {
   /** The command that shows all details. */
   view_command: string | null;
 }
+
+/** Words of the first screen. `{count}` stands for a count. */
+export const wordKeys = [
+  'agree', 'differ', 'inconclusive', 'one_run', 'target', 'golden', 'run', 'step', 'rank', 'part', 'not_compared',
+  'first_divergence', 'first_failing', 'forward_pass', 'backward_pass', 'in_golden', 'place', 'module', 'code',
+  'golden_code', 'entry', 'why', 'relative_errors', 'found', 'allowed', 'inputs', 'times_allowed', 'confidence',
+  'very_high', 'high', 'moderate', 'low', 'inherits', 'inherit', 'replay', 'wrong_in', 'explanation', 'by_class',
+  'introduced', 'introduce', 'fails', 'fail_many', 'differs_one', 'differ_many', 'finding', 'findings', 'show_all',
+  'show_fewer', 'listed', 'glance', 'glance_saved', 'model', 'by_name', 'chosen', 'every_row', 'every_entry',
+  'noise_floor', 'forward', 'backward', 'in_order', 'in_order_saved', 'drag', 'whole_run', 'first_finding',
+] as const;
+export type WordKey = (typeof wordKeys)[number];
+export type Words = Record<WordKey | 'noun' | 'nouns', string> & {
+  /** Classes and findings, by their English names. */
+  classes: Record<string, { name: string; meaning: string }>;
+};
 
 /** "tensors": two checkpoints or folders of tensors; each "call" is one tensor. "run": a single dump. */
 export type PageKind = "comparison" | "tensors" | "run";

@@ -60,7 +60,7 @@ test('a server that has ended is reported where its data is missing', async () =
   await page.keyboard.press('End');
   await eventually(
     () => page.locator('[data-field="row-count"]').innerText(),
-    (text) => text.includes('is `ulpscope view` still running?'),
+    (text) => text.includes('start `ulpscope view` again'),
     'the reason',
   );
 });

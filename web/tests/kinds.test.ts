@@ -44,6 +44,17 @@ describe('two checkpoints', () => {
     await shows(page, 'Functional.embedding.0.forward');
     await page.locator('[data-field="histogram"]').first().waitFor();
   });
+
+  test('the page is about parameters', async ({ page }) => {
+    assert.equal(await page.locator('#glance-heading').innerText(), 'All parameters at a glance');
+    assert.equal(await page.locator('#call-heading').innerText(), 'The parameter');
+    await page.keyboard.press('?');
+    await page.locator('dialog[open]').waitFor();
+    // Names of columns and of the made-up rows are data.
+    const data = page.locator('[data-view="table"], [data-view="tree"], .name, option, footer');
+    await data.evaluateAll((all) => all.forEach((one) => one.remove()));
+    assert.doesNotMatch(await page.locator('body').innerText(), /\bcalls?\b/);
+  });
 });
 
 describe('a page without steps, ranks, flow and details', () => {

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { wordKeys } from '../src/payload.ts';
+import { wordsOf } from './support/words.ts';
 
 const LIST = new URL('../../tests/words/phrases.txt', import.meta.url);
 const SOURCES = new URL('../src/', import.meta.url);
@@ -25,4 +27,15 @@ test('the texts of the page are in plain words', () => {
     );
   });
   assert.deepEqual(found, []);
+});
+
+test('every language has the words of the first screen', () => {
+  for (const language of ['english', 'chinese'] as const) {
+    const words = wordsOf(language, 'call');
+    assert.deepEqual(
+      wordKeys.filter((key) => !words[key]),
+      [],
+    );
+    assert.ok(Object.keys(words.classes).length >= 20 && words.noun && words.nouns);
+  }
 });

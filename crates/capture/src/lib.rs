@@ -21,7 +21,6 @@ mod ledger;
 mod limits;
 pub mod modules;
 mod name_list;
-pub mod operators;
 mod overflow;
 mod passes;
 mod pending_backward;

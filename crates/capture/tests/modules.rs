@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use ulpscope_capture::modules::{enter, innermost, is_outermost, leave};
-use ulpscope_capture::operators::{Trait, has_trait, is_blank, is_in_place, overwrites_first, rearranges};
 use ulpscope_capture::{CallingThreads, ModuleLevel, ModuleName, Modules, Passes};
 
 fn level(recorder: usize, name: &str) -> ModuleLevel {
@@ -90,16 +89,4 @@ fn a_sum_that_a_pass_has_made_has_no_owner() {
     passes.begin();
     assert!(!passes.have_changed(|| Some((1, 1)), &maker));
     passes.end();
-}
-
-#[test]
-fn functions_are_known_for_what_torch_does_not_tell() {
-    assert!(is_blank("Torch.empty.0.forward") && is_blank("Tensor.new_empty.12.forward"));
-    assert!(!is_blank("Torch.empty.0.backward") && !is_blank("Torch.zeros.0.forward"));
-    assert!(overwrites_first("Tensor.copy_.0.forward") && !overwrites_first("Tensor.add_.0.forward"));
-    assert!(is_in_place("Tensor.add_.0.forward") && is_in_place("Tensor.__iadd__.0.forward"));
-    assert!(!is_in_place("Tensor.__index__.0.forward") && !is_in_place("Tensor.__add__.0.forward"));
-    assert!(rearranges("Tensor.view.3.forward") && !rearranges("Tensor.view.3.backward"));
-    assert!(has_trait("copy_", Trait::MayCopyLate) && has_trait("set_", Trait::ReplacesMemory));
-    assert!(!has_trait("add", Trait::SharesElements) && has_trait("detach", Trait::SharesElements));
 }

@@ -4,6 +4,7 @@ mod check_options;
 mod compare;
 mod convert;
 mod dumps;
+mod engine_options;
 mod graph;
 mod network_options;
 mod page;
@@ -26,6 +27,7 @@ use ulpscope_session::Language;
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use convert::ConvertArgs;
 pub(crate) use dumps::{DumpArgs, LsArgs, OverflowArgs, ShowArgs};
+pub(crate) use engine_options::{EngineName, LocateArgs};
 pub(crate) use graph::{
     GraphArgs, GraphCastsArgs, GraphCommand, GraphDiffArgs, GraphDrawArgs, GraphInfoArgs, GraphLsArgs,
 };
@@ -113,6 +115,7 @@ impl Low {
             Command::Diff(args) => args.json,
             Command::Convert(args) => args.json,
             Command::Merge(args) => args.json,
+            Command::Locate(args) => args.json,
             Command::Ls(args) => args.dump.json,
             Command::Show(args) => args.dump.json,
             Command::Overflow(args) => args.dump.json,
@@ -156,6 +159,7 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     Merge(MergeArgs),
     Ls(LsArgs),
+    Locate(LocateArgs),
     Show(ShowArgs),
     Overflow(OverflowArgs),
     Shell(ShellArgs),

@@ -133,7 +133,7 @@ fn any_spelling(rank: &Rank, number: usize, mut test: impl FnMut(&str) -> bool) 
     let direction = match call.kind {
         CallKind::Forward => Direction::Forward,
         CallKind::Backward => Direction::Backward,
-        CallKind::ParametersGrad | CallKind::Saved => return false,
+        CallKind::ParametersGrad | CallKind::StepEnd | CallKind::Saved => return false,
     };
     let base = rank.base(call.base).to_owned();
     let name = CallName { base, index: call.index.unwrap_or_default().into(), direction };

@@ -70,7 +70,7 @@ fn data_word(data: &Data) -> &'static str {
     match data {
         Data::None => "none",
         Data::File(_) | Data::Part(_) => "file",
-        Data::Tensor(_) => "whole",
+        Data::Tensor(_) | Data::Assembled(_) => "whole",
         Data::Sample(_) => "sample",
         Data::Refused(_) => "refused",
     }

@@ -33,22 +33,42 @@ mod values;
 mod walk;
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ulpscope_compare::Prover;
 use ulpscope_formats::Watch;
+use ulpscope_session::units::{Dispatcher, EngineSettings};
 
-use crate::args::{Command, Low};
+use crate::args::{Command, EngineName, Low, OutputFormat};
 use crate::exit::Exit;
 use crate::output::{Look, Output};
 
 /// Opens what makes calls again, for `compare --prove`; an error says what is missing.
 pub type OpenProver<'a> = &'a (dyn Fn() -> Result<Box<dyn Prover + Send>, String> + Sync);
 
-/// Runs the command line `args` (its first item is the program's name) and returns the exit code: see `exit.rs`. Without
-/// a prover, `compare --prove` is handed over to Python.
-pub fn run(args: impl IntoIterator<Item = OsString>, prover: Option<OpenProver<'_>>) -> u8 {
+/// Opens what has ranks compared on other machines, for `--engine ray`; an error says what is missing.
+pub type OpenDispatcher<'a> =
+    &'a (dyn Fn(&EngineSettings) -> Result<Box<dyn Dispatcher + Send>, String> + Sync);
+
+/// Writes a result folder as a database, for `--format sqlite`; returns its path.
+pub type WriteDatabase<'a> = &'a (dyn Fn(&Path) -> Result<PathBuf, String> + Sync);
+
+/// What only Python can do.
+#[derive(Clone, Copy)]
+pub struct PythonParts<'a> {
+    /// For `compare --prove`.
+    pub prover: OpenProver<'a>,
+    /// For `--engine ray`.
+    pub dispatcher: OpenDispatcher<'a>,
+    /// For `--format sqlite`.
+    pub database: WriteDatabase<'a>,
+}
+
+/// Runs the command line `args` (its first item is the program's name) and returns the exit code: see `exit.rs`. Commands
+/// that need a part of Python are handed over to Python if it is not there.
+pub fn run(args: impl IntoIterator<Item = OsString>, python: Option<PythonParts<'_>>) -> u8 {
     let args = args::spell_out(args);
     let low = match Low::try_parse_from(&args) {
         Ok(low) => low,
@@ -56,7 +76,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, prover: Option<OpenProver<'
     };
     let mut output = Output::of_process(low.look());
     let watch = Watch::start();
-    let code = match execute(low, &args, prover, &mut output) {
+    let code = match execute(low, &args, python, &mut output) {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => Exit::Done.code(),
         Err(error) => {
@@ -68,6 +88,44 @@ pub fn run(args: impl IntoIterator<Item = OsString>, prover: Option<OpenProver<'
     // Some of the shown data was read from a file that was being shortened.
     watch.unreported().iter().for_each(|error| output.complain(&format!("error: {error}")));
     if watch.found_any() { Exit::Failed.code() } else { code }
+}
+
+/// The parts of Python that a command needs.
+struct PythonNeeds {
+    /// What needs them, for messages.
+    because: &'static str,
+    prover: bool,
+    dispatcher: Option<EngineSettings>,
+}
+
+impl PythonNeeds {
+    fn of(command: &Command) -> Option<PythonNeeds> {
+        match command {
+            Command::Compare(compare) => {
+                let is_ray = compare.engine.engine == Some(EngineName::Ray);
+                let dispatcher = is_ray.then(|| EngineSettings {
+                    address: compare.engine.address.clone(),
+                    cores: compare.engine.rank_cores.map(NonZeroU32::get),
+                    results: compare.output.clone(),
+                });
+                let because = match (compare.prove, is_ray) {
+                    (true, _) => "compare --prove",
+                    (false, true) => "compare --engine ray",
+                    (false, false) if compare.format.contains(&OutputFormat::Sqlite) => {
+                        "compare --format sqlite"
+                    }
+                    (false, false) => return None,
+                };
+                Some(PythonNeeds { because, prover: compare.prove, dispatcher })
+            }
+            Command::Locate(locate) => {
+                let settings =
+                    EngineSettings { address: locate.address.clone(), ..EngineSettings::default() };
+                Some(PythonNeeds { because: "locate", prover: false, dispatcher: Some(settings) })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Shows the help or the version, if requested; else the error in the command line.
@@ -87,15 +145,24 @@ fn not_parsed(said: &clap::Error, look: Look) -> Exit {
 fn execute(
     low: Low,
     args: &[OsString],
-    prover: Option<OpenProver<'_>>,
+    python: Option<PythonParts<'_>>,
     output: &mut Output,
 ) -> anyhow::Result<u8> {
-    let is_proof = matches!(&low.command, Command::Compare(compare) if compare.prove);
-    let prover = match prover.filter(|_| is_proof) {
-        // On this thread: Python cannot load torch on one of the pool.
-        Some(open) => Some(open().map_err(anyhow::Error::msg)?),
-        None if is_proof => return python::run_in_python("compare --prove", args[1..].to_vec()),
-        None => None,
+    let needs = PythonNeeds::of(&low.command);
+    let (prover, dispatcher) = match (&needs, python) {
+        (None, _) => (None, None),
+        (Some(needs), None) => return python::run_in_python(needs.because, args[1..].to_vec()),
+        (Some(needs), Some(python)) => {
+            // On this thread: Python cannot load torch on one of the pool.
+            let prover = needs.prover.then(|| (python.prover)()).transpose();
+            let dispatcher = needs.dispatcher.as_ref().map(python.dispatcher).transpose();
+            (prover.map_err(anyhow::Error::msg)?, dispatcher.map_err(anyhow::Error::msg)?)
+        }
+    };
+    let parts = commands::compare::Parts {
+        prover: prover.as_deref(),
+        dispatcher: dispatcher.as_deref(),
+        database: python.map(|python| python.database),
     };
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = low.threads {
@@ -112,7 +179,7 @@ fn execute(
             Command::Stats(args) => commands::stats::Stats::try_from(args)?.run(output),
             Command::Compare(args) => match commands::network::CompareNetwork::asked_for(&args)? {
                 Some(network) => network.run(output),
-                None => commands::compare::Compare::try_from(*args)?.run(prover.as_deref(), output),
+                None => commands::compare::Compare::try_from(*args)?.run(parts, output),
             },
             Command::Explain(args) => commands::explain::Explain::try_from(args)?.run(output),
             Command::Report(args) => commands::page::WritePage::from(args).run(output),
@@ -120,6 +187,10 @@ fn execute(
             Command::Diff(args) => commands::diff::Diff::from(args).run(output),
             Command::Convert(args) => commands::convert::Convert::try_from(args)?.run(output),
             Command::Merge(args) => commands::merge::Merge::from(args).run(output),
+            Command::Locate(args) => match dispatcher.as_deref() {
+                Some(dispatcher) => commands::locate::Locate::from(args).run(dispatcher, output),
+                None => anyhow::bail!("locate needs a cluster"),
+            },
             Command::Ls(args) => commands::ls::Ls::from(args).run(output),
             Command::Show(args) => commands::show::Show::from(args).run(output),
             Command::Overflow(args) => commands::overflow::Overflow::try_from(args)?.run(output),

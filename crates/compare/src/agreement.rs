@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use ulpscope_report::format_short;
 
 use crate::final_result::FinalResult;
 use crate::finding::FindingCause;
@@ -58,6 +59,13 @@ pub enum Agreement {
         warned: u64,
         /// Whether every final result was compared with what accumulated rounding allows.
         bounded: bool,
+        /// The side that has no backward pass, if the other has one: gradients were not compared.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        forward_only: Option<Side>,
+        /// Where final results differ by rounding and only their statistics are known: the relative error of elements
+        /// below which nothing may show.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hidden: Option<f64>,
     },
     /// No row fails by the rule of an older tool.
     Passes {
@@ -272,7 +280,16 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
         Some(rule) => Agreement::Passes { rule: rule.to_owned(), passed, rows },
         None => {
             let bounded = outcomes().all(|outcome| outcome.are_final_results_bounded);
-            Agreement::Agrees { unpaired: target + golden, not_compared, warned, bounded }
+            let forward_only = outcomes().find_map(|outcome| outcome.forward_only);
+            let hidden = outcomes().filter_map(|outcome| outcome.hidden_error).reduce(f64::max);
+            Agreement::Agrees {
+                unpaired: target + golden,
+                not_compared,
+                warned,
+                bounded,
+                forward_only,
+                hidden,
+            }
         }
     }
 }
@@ -281,10 +298,18 @@ impl fmt::Display for Agreement {
     /// The reason, in a sentence without its full stop.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Agreement::Agrees { unpaired: 0, not_compared: 0, warned: 0, .. } => {
-                f.write_str("everything was compared, nothing differs")
+            Agreement::Agrees { unpaired: 0, not_compared: 0, warned: 0, hidden, .. } => {
+                f.write_str("everything was compared, nothing differs")?;
+                write_hidden(*hidden, f)
             }
-            Agreement::Agrees { unpaired, not_compared, warned, bounded } => {
+            Agreement::Agrees { unpaired, not_compared, warned, bounded, forward_only, hidden } => {
+                if let Some(side) = forward_only {
+                    let side = side.word();
+                    write!(
+                        f,
+                        "the {side} has no backward pass, so gradients were not compared; of the forward pass, "
+                    )?;
+                }
                 let unpaired = Some(*unpaired).filter(|&count| count > 0).map(|count| match count {
                     1 => "1 call or tensor has no counterpart".to_owned(),
                     count => format!("{count} calls or tensors have no counterpart"),
@@ -296,14 +321,19 @@ impl fmt::Display for Agreement {
                 match warned {
                     0 => {
                         let results = if *bounded { ", and the final results agree" } else { "" };
-                        write!(f, "nothing differs ({}{results})", rest.join(", "))
+                        write!(f, "nothing differs ({}{results})", rest.join(", "))?;
                     }
                     count => {
-                        let look = format!("rows to look at: {count}");
+                        let rows = counted(*count, "row differs", "rows differ");
+                        let look = match bounded {
+                            true => format!("{rows} without an effect on the final results, which agree"),
+                            false => format!("{rows} by decisions between nearly equal values"),
+                        };
                         let rest = [vec![look], rest].concat().join(", ");
-                        write!(f, "no call introduced an error ({rest})")
+                        write!(f, "no call introduced an error ({rest})")?;
                     }
                 }
+                write_hidden(*hidden, f)
             }
             Agreement::Passes { rule, passed, rows } => {
                 write!(f, "no row fails by the rule of {rule}; {passed} of {rows} rows pass")
@@ -386,6 +416,15 @@ impl fmt::Display for Agreement {
             Agreement::Undecided { judged: false, .. } => f.write_str("no row could be judged"),
         }
     }
+}
+
+/// What statistics do not show.
+fn write_hidden(hidden: Option<f64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Some(share) = hidden.map(|share| format_short(share * 100.0)) else { return Ok(()) };
+    write!(
+        f,
+        "; of final results only statistics were compared, in which errors below {share} % may not show"
+    )
 }
 
 fn counted(count: u64, one: &str, many: &str) -> String {

@@ -4,10 +4,11 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use ulpscope_dump::{Content, Entry, Rank, Role};
 
 /// The entry that shows a divergence. The first of two is the target's.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DivergenceEntry {
     /// Whether it is an input of the call, and not an output.
     pub is_taken: bool,

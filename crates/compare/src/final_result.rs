@@ -42,6 +42,9 @@ pub struct UnexplainedStep {
 
 impl fmt::Display for FinalResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.error.is_infinite() {
+            return write!(f, "{} has no counterpart among the final results of the other run", self.entry);
+        }
         let (error, allowed) = (percent(self.error), percent(self.allowed));
         write!(f, "{} differs by {error} (accumulated rounding allows {allowed})", self.entry)
     }

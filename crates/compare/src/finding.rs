@@ -14,11 +14,12 @@ use serde::{Deserialize, Serialize};
 use crate::fact::{ArgumentDifference, Fact};
 use crate::proof::{Proof, ProofVerdict};
 use crate::region::Region;
+use crate::sharded::ShardFault;
 use crate::style::Side;
 use crate::words;
 
 /// What is wrong with a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The row that shows it, by its number in [`Judged::rows`](crate::Judged::rows).
     pub row: usize,
@@ -33,6 +34,7 @@ pub struct Finding {
     /// The precision that the error looks like, if that is coarser than the dtype.
     pub looks_like: Option<Precision>,
     /// How sure this is, from 0 to 1.
+    #[serde(with = "crate::number")]
     pub confidence: f64,
     /// How large the error is, where it was measured.
     pub measure: Option<Measure>,
@@ -57,6 +59,19 @@ impl Finding {
         }
         self.proof = proof;
     }
+}
+
+/// What a step leaves different in parameters and gradients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftDetails {
+    /// The first of them: `parameter:0.weight`.
+    pub name: String,
+    /// How many differ.
+    pub differ: u64,
+    /// How many were compared.
+    pub of: u64,
+    /// Calls of the target and of the golden that update them.
+    pub calls: [u64; 2],
 }
 
 /// How a call introduced an error.
@@ -84,6 +99,8 @@ pub enum FindingCause {
     /// Only one side makes the call, and what the step leaves in a parameter or a gradient differs: in which, as
     /// `parameter:0.weight`.
     Left(Side, String),
+    /// The two sides update parameters in different ways, and what the step leaves in them differs.
+    Updates(LeftDetails),
     /// The two sides get an argument from different calls.
     Wiring,
     /// It computes in a coarser dtype on one side, where the run does not.
@@ -98,6 +115,8 @@ pub enum FindingCause {
     BothNonFinite,
     /// Two programs compute the same up to some values and not from others on; the calls between them differ.
     Region(Box<Region>),
+    /// Ranks of a run that is compared with a single process do not have what they should.
+    Sharded(Box<ShardFault>),
     /// The rule of an older tool, which knows no causes.
     Rule,
 }
@@ -129,6 +148,13 @@ impl FindingCause {
                 let name = name.replacen(':', " ", 1);
                 format!("only one side has this call, and what the step leaves in the {name} differs")
             }
+            FindingCause::Updates(LeftDetails { name, differ, of, .. }) => {
+                let name = name.replacen(':', " ", 1);
+                format!(
+                    "the two runs update parameters by different calls, and {differ} of {of} are left different, the \
+                     first is the {name}"
+                )
+            }
             FindingCause::Wiring => "the two runs take it from different calls".to_owned(),
             FindingCause::Cast => "only one side computes it in a coarser dtype".to_owned(),
             FindingCause::Shape => "its inputs have the same shapes, its result does not".to_owned(),
@@ -140,6 +166,7 @@ impl FindingCause {
                 "none of its inputs has them, and both runs fail in the same way".to_owned()
             }
             FindingCause::Region(region) => words::region(region),
+            FindingCause::Sharded(fault) => fault.words(),
             FindingCause::Rule => "the first row that fails by the rule of this style".to_owned(),
         }
     }
@@ -167,13 +194,15 @@ impl FindingCause {
                 remark: Some(CauseRemark::LeftDiffering(what)),
                 ..plain
             },
-            FindingCause::Wiring
+            FindingCause::Updates(_)
+            | FindingCause::Wiring
             | FindingCause::Cast
             | FindingCause::Shape
             | FindingCause::GivenShape
             | FindingCause::NonFinite
             | FindingCause::BothNonFinite
             | FindingCause::Region(_)
+            | FindingCause::Sharded(_)
             | FindingCause::Rule => plain,
         }
     }
@@ -233,6 +262,8 @@ pub(crate) enum DetectedCause {
     Lone,
     /// Only one side makes the call, and what the step leaves in a parameter differs.
     Left,
+    /// The two sides update parameters in different ways, and what the step leaves in them differs.
+    Updates,
     /// The two sides get an argument from different calls.
     Wiring,
     /// It computes in a coarser dtype on one side, where the run does not.
@@ -264,8 +295,8 @@ pub(crate) struct CauseDetails {
     pub(crate) cut_side: Side,
     /// The side of a call that the other lacks.
     pub(crate) lone_side: Side,
-    /// The parameter or gradient that the step leaves differing.
-    pub(crate) left: String,
+    /// What the step leaves differing.
+    pub(crate) left: LeftDetails,
     /// Whether an input has a different shape.
     pub(crate) input_shape_differs: bool,
     /// The calls among which two programs part.
@@ -288,7 +319,8 @@ impl DetectedCause {
             DetectedCause::Draw => FindingCause::Draw,
             DetectedCause::Between => FindingCause::Between,
             DetectedCause::Lone => FindingCause::Lone(details.lone_side),
-            DetectedCause::Left => FindingCause::Left(details.lone_side, details.left),
+            DetectedCause::Left => FindingCause::Left(details.lone_side, details.left.name),
+            DetectedCause::Updates => FindingCause::Updates(details.left),
             DetectedCause::Wiring => FindingCause::Wiring,
             DetectedCause::Shape if details.input_shape_differs => FindingCause::GivenShape,
             DetectedCause::Shape => FindingCause::Shape,
@@ -334,19 +366,24 @@ pub enum Part {
 }
 
 /// The size of an error, relative.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
     /// The distance of the elements over the golden's norm: the row's `rel_l2`, if it has one.
+    #[serde(with = "crate::number::optional")]
     pub distance: Option<f64>,
     /// Where the error is largest, and how many times as large as expected it is there.
+    #[serde(with = "crate::number::second")]
     pub part: (Part, f64),
     /// The error, over the larger of the two norms.
+    #[serde(with = "crate::number")]
     pub error: f64,
     /// What rounding and the arguments explain.
+    #[serde(with = "crate::number")]
     pub floor: f64,
     /// Whether it was measured on values computed from the call's results, not on the results.
     pub is_behind: bool,
     /// The largest error among the arguments.
+    #[serde(with = "crate::number")]
     pub arguments: f64,
 }
 

@@ -30,6 +30,21 @@ pub struct RankPair<'a> {
     pub several_ranks: bool,
     /// Likewise for steps.
     pub several_steps: bool,
+    /// How many pairs are compared.
+    pub pairs: usize,
+}
+
+impl RankPair<'_> {
+    /// The pair with its result.
+    pub fn answered<S>(&self, result: Result<(RankOutcome, S), CompareError>) -> RankResult<S> {
+        RankResult {
+            step: self.step,
+            is_after_last: self.is_after_last,
+            target: self.target.name.clone(),
+            golden: self.golden.name.clone(),
+            result,
+        }
+    }
 }
 
 /// The pairs of ranks, and the unpaired steps and ranks as text.
@@ -44,17 +59,10 @@ pub struct RankPairs<'a> {
 /// Pairs steps and ranks by number. If each side has just one, they are a pair whatever their numbers: a run on one
 /// device has the number of its process.
 pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
-    let mut found = RankPairs::default();
     let several_steps = target.steps.len() > 1;
-    let after_all = target.steps.iter().chain(&golden.steps).filter_map(|step| step.number).max();
-    // The part after the last step comes after the steps of both sides.
-    let place = |step: &Step| match step.number {
-        None if step.is_after_last => after_all.map(|last| last.saturating_add(1)),
-        number => number,
-    };
-    let (steps, lone) = matched(&target.steps, &golden.steps, place);
-    found.lone.extend(lone.into_iter().map(|(side, step)| only_in(side, &step_name(step))));
-    for (one, other) in steps {
+    let (steps, lone) = matched_steps(target, golden);
+    let mut found = RankPairs { lone, ..RankPairs::default() };
+    for (one, other, place) in steps {
         let (ranks, lone) = matched(&one.ranks, &other.ranks, |rank: &RankPlace| rank.number);
         let several_ranks = one.ranks.len() > 1;
         found.lone.extend(lone.into_iter().map(|(side, rank)| {
@@ -64,15 +72,31 @@ pub fn pair_ranks<'a>(target: &'a Dump, golden: &'a Dump) -> RankPairs<'a> {
         found.pairs.extend(ranks.into_iter().map(|(target, golden)| RankPair {
             step: one.number,
             is_after_last: one.is_after_last,
-            place: place(one),
+            place,
             target,
             golden,
             noise: None,
             several_ranks,
             several_steps,
+            pairs: 0,
         }));
     }
+    let pairs = found.pairs.len();
+    found.pairs.iter_mut().for_each(|pair| pair.pairs = pairs);
     found
+}
+
+/// Steps of both sides with their place in the run, and the unpaired ones as text.
+pub(crate) fn matched_steps<'a>(target: &'a Dump, golden: &'a Dump) -> MatchedSteps<'a> {
+    let after_all = target.steps.iter().chain(&golden.steps).filter_map(|step| step.number).max();
+    // The part after the last step comes after the steps of both sides.
+    let place = |step: &Step| match step.number {
+        None if step.is_after_last => after_all.map(|last| last.saturating_add(1)),
+        number => number,
+    };
+    let (steps, lone) = matched(&target.steps, &golden.steps, place);
+    let lone = lone.into_iter().map(|(side, step)| only_in(side, &step_name(step)));
+    (steps.into_iter().map(|(one, other)| (one, other, place(one))).collect(), lone.collect())
 }
 
 impl<'a> RankPairs<'a> {
@@ -110,6 +134,9 @@ fn step_name(step: &Step) -> String {
         None => "the step without a number".to_owned(),
     }
 }
+
+/// Pairs of steps with their place, and the unpaired ones as text.
+type MatchedSteps<'a> = (Vec<(&'a Step, &'a Step, Option<u64>)>, Vec<String>);
 
 type Matched<'a, T> = (Vec<(&'a T, &'a T)>, Vec<(Side, &'a T)>);
 
@@ -162,14 +189,45 @@ pub struct RankResult<S> {
 }
 
 /// The first divergence of a comparison, and its rank. Of the first step that has one, a rank where a call introduced
-/// the error comes before a rank that may have received it from other ranks.
+/// the error comes before a rank that may have received it from other ranks. Of several such ranks, the one that had made
+/// fewest collectives comes first: later errors may have come from it.
 pub fn first_divergence<S>(ranks: &[RankResult<S>]) -> Option<(&RankResult<S>, &Divergence)> {
     let found =
         || ranks.iter().filter_map(|rank| Some((rank, rank.result.as_ref().ok()?.0.first_divergence()?)));
     let (first, divergence) = found().next()?;
-    let mut of_step =
+    let of_step =
         found().take_while(|(rank, _)| (rank.step, rank.is_after_last) == (first.step, first.is_after_last));
-    of_step.find(|(_, divergence)| !divergence.may_come_from_another_rank()).or(Some((first, divergence)))
+    let own = of_step.filter(|(_, divergence)| !divergence.may_come_from_another_rank());
+    own.min_by_key(|(_, divergence)| divergence.collectives_before).or(Some((first, divergence)))
+}
+
+/// Compares one pair. Fails in its result only.
+pub fn compare_pair<O: Outputs>(
+    style: &dyn Style,
+    pair: &RankPair<'_>,
+    outputs: &O,
+    progress: &dyn Progress,
+    prover: Option<&dyn Prover>,
+) -> RankResult<O::Sink> {
+    let result = || {
+        let (target, golden) = rayon::join(|| pair.target.open(), || pair.golden.open());
+        let (target, golden) = (target?, golden?);
+        // If a noise dump cannot be read, the comparison continues without it.
+        let noise = pair.noise.map(RankPlace::open).transpose();
+        let (noise, unread) = match noise {
+            Ok(noise) => (noise, None),
+            Err(error) => (None, Some(error)),
+        };
+        let (target, golden) = (Arc::new(target), Arc::new(golden));
+        let proving = prover.map(|prover| Proving { prover, ranks: [&target, &golden] });
+        let known = Known { noise: noise.as_ref(), step: pair.place, proving };
+        let mut sink = outputs.open(pair)?;
+        let mut outcome = compare_ranks_knowing(style, &target, &golden, known, &mut sink, progress)?;
+        unread.into_iter().for_each(|error| outcome.problems.note(format!("--noise: {error}")));
+        outcome.sheet = sink.sheet();
+        Ok((outcome, sink))
+    };
+    pair.answered(result())
 }
 
 /// Compares every pair; results are in the order of the pairs. Pairs are compared in parallel, but one after another with
@@ -181,33 +239,7 @@ pub fn compare_dumps<O: Outputs>(
     progress: &dyn Progress,
     prover: Option<&dyn Prover>,
 ) -> Vec<RankResult<O::Sink>> {
-    let compare = |pair: &RankPair<'_>| {
-        let result = || {
-            let (target, golden) = rayon::join(|| pair.target.open(), || pair.golden.open());
-            let (target, golden) = (target?, golden?);
-            // If a noise dump cannot be read, the comparison continues without it.
-            let noise = pair.noise.map(RankPlace::open).transpose();
-            let (noise, unread) = match noise {
-                Ok(noise) => (noise, None),
-                Err(error) => (None, Some(error)),
-            };
-            let (target, golden) = (Arc::new(target), Arc::new(golden));
-            let proving = prover.map(|prover| Proving { prover, ranks: [&target, &golden] });
-            let known = Known { noise: noise.as_ref(), step: pair.place, proving };
-            let mut sink = outputs.open(pair)?;
-            let mut outcome = compare_ranks_knowing(style, &target, &golden, known, &mut sink, progress)?;
-            unread.into_iter().for_each(|error| outcome.problems.note(format!("--noise: {error}")));
-            outcome.sheet = sink.sheet();
-            Ok((outcome, sink))
-        };
-        RankResult {
-            step: pair.step,
-            is_after_last: pair.is_after_last,
-            target: pair.target.name.clone(),
-            golden: pair.golden.name.clone(),
-            result: result(),
-        }
-    };
+    let compare = |pair: &RankPair<'_>| compare_pair(style, pair, outputs, progress, prover);
     match prover {
         Some(_) => pairs.iter().map(compare).collect(),
         None => pairs.par_iter().map(compare).collect(),

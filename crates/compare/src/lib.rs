@@ -35,6 +35,7 @@ mod region;
 pub mod results;
 mod row_spool;
 mod run;
+mod sharded;
 mod stack;
 pub mod standards;
 mod style;
@@ -47,12 +48,15 @@ pub use divergence_entry::DivergenceEntry;
 pub use fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
 pub use final_result::{FinalResult, UnexplainedStep};
 pub use finding::{
-    CauseRemark, CauseTraits, Finding, FindingCause, FindingKind, Measure, Part, Precision, ShowsIn,
+    CauseRemark, CauseTraits, Finding, FindingCause, FindingKind, LeftDetails, Measure, Part, Precision,
+    ShowsIn,
 };
-pub use job::{Outputs, RankPair, RankPairs, RankResult, compare_dumps, first_divergence, pair_ranks};
+pub use job::{
+    Outputs, RankPair, RankPairs, RankResult, compare_dumps, compare_pair, first_divergence, pair_ranks,
+};
 pub use mapping::Mapping;
 pub use native::{COLUMNS, Native, PROOF_COLUMNS};
-pub use note::{CountDifference, Counted, Note};
+pub use note::{CountDifference, Counted, InputPart, Note};
 pub use origins::{OriginCounts, Share};
 pub use pairing::{
     CallPair, EntryHow, EntryPair, EntryReason, EntryUnit, How, Matching, PairCounts, PairOptions, Pairing,
@@ -60,9 +64,14 @@ pub use pairing::{
 };
 pub use proof::{Proof, ProofVerdict, Prover, Proving, ReplayedError, WrongSide};
 pub use region::{Region, RegionCall, RegionCalls, RegionResult};
+pub use row_spool::{pack_row, unpack_row};
 pub use run::{
     CompareError, Counts, FailingCall, NoProgress, Paired, Progress, RankOutcome, Sink, compare_ranks,
     compare_ranks_knowing,
+};
+pub use sharded::{
+    BadParallel, Parallel, ParameterFault, ParameterFaultKind, ParameterSlice, RankGroup, RankGroups,
+    ShardFault, compare_groups, group_ranks,
 };
 pub use stack::CodeLines;
 pub use style::{Conclusions, Judged, Known, Partnerless, Plan, Row, Settle, Side, Style, Verdict};

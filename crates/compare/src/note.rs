@@ -15,6 +15,11 @@ use crate::style::Side;
 pub enum Note {
     /// Neither side has tensors.
     OnlyStatistics,
+    /// Only one side has a backward pass.
+    NoBackwardPass {
+        /// The other one.
+        side: Side,
+    },
     /// Only one side has tensors.
     OneSideHasTensors,
     /// A side has names and no values.
@@ -41,6 +46,34 @@ pub enum Note {
         golden: String,
         /// The dimensions that differ, with their sizes in the target and in the golden.
         sizes: Vec<(u64, [u64; 2])>,
+        /// Which part of one the other is, where content tells.
+        #[serde(default)]
+        part: Option<InputPart>,
+    },
+    /// What was compared of inputs that are cut differently, in the part that both runs have.
+    PartsCompared {
+        /// Results of calls that compute from a parameter and agree.
+        agree: u64,
+        /// Those that differ.
+        differ: u64,
+        /// The last call that agrees before the first that does not.
+        last_agreeing: Option<String>,
+        /// The first call that differs.
+        first_differing: Option<String>,
+    },
+    /// The two programs have next to nothing in common.
+    NothingInCommon {
+        /// Parameters of the target and of the golden.
+        parameters: [u64; 2],
+        /// Those that have the same content.
+        same: u64,
+    },
+    /// Results are NaN or infinite on one side only.
+    NonFiniteOnOneSide {
+        /// The side.
+        side: Side,
+        /// The first such result.
+        first: String,
     },
     /// The two programs make different calls, and their final results agree.
     DifferentPrograms {
@@ -205,6 +238,40 @@ pub enum Note {
     Text(String),
 }
 
+/// The part that two inputs have in common, in brackets as in Python: `[:, 0:12]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputPart {
+    /// The part of the target's; `None` if it is all of it.
+    pub target: Option<String>,
+    /// Likewise of the golden's. `None` on both sides: the same elements in a different shape.
+    pub golden: Option<String>,
+    /// How many pieces the target and the golden are given.
+    pub pieces: [u64; 2],
+    /// The part that the last piece is, where there are several.
+    pub last: Option<String>,
+}
+
+impl InputPart {
+    /// In English, with the names of the two inputs.
+    fn words(&self, target: &str, golden: &str) -> String {
+        let part = match (&self.target, &self.golden) {
+            (None, None) => {
+                format!("{target} of the target has the elements of {golden} of the golden in another shape")
+            }
+            (None, Some(part)) => format!("{target} of the target is {part} of {golden} of the golden"),
+            (Some(part), None) => format!("{golden} of the golden is {part} of {target} of the target"),
+            (Some(ours), Some(theirs)) => {
+                format!("{ours} of {target} of the target is {theirs} of {golden} of the golden")
+            }
+        };
+        let last = self.last.as_ref().map(|last| {
+            let [target, golden] = self.pieces;
+            format!(", and so on up to {last} ({target} pieces in the target, {golden} in the golden)")
+        });
+        format!("{part}{}", last.unwrap_or_default())
+    }
+}
+
 /// A count in which two ledgers disagree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountDifference {
@@ -242,6 +309,11 @@ impl fmt::Display for Note {
             Note::OnlyStatistics => f.write_str(
                 "compared by statistics or digests only, as no tensors were dumped: reordered elements do not show",
             ),
+            Note::NoBackwardPass { side } => write!(
+                f,
+                "the {} has no backward pass: gradients, and what follows from them, were not compared",
+                side.word()
+            ),
             Note::OneSideHasTensors => f.write_str("only one side has tensors: compared by statistics"),
             Note::OnlyNames => f.write_str("a dump of structure holds no values: only the calls were compared"),
             Note::LevelsDiffer { target, golden } => write!(
@@ -256,10 +328,41 @@ impl fmt::Display for Note {
                 f,
                 "the final result {first} and {more} more differ and were not judged: inputs they follow from differ"
             ),
-            Note::InputsCutDifferently { target, golden, sizes } => {
+            Note::InputsCutDifferently { target, golden, sizes, part: Some(part) } => write!(
+                f,
+                "the inputs are cut differently ({}): {}. Only the part that both have is compared",
+                dimensions(sizes),
+                part.words(target, golden)
+            ),
+            Note::InputsCutDifferently { target, golden, sizes, part: None } => {
                 let golden = if golden == target { "the golden".to_owned() } else { format!("{golden} of the golden") };
                 write!(f, "the input {target} has other sizes than in {golden}: {}. ", dimensions(sizes))?;
-                f.write_str("Batches, sequence lengths or padding differ, so only the part that both have can agree")
+                f.write_str(
+                    "Batches, sequence lengths or padding differ, so only the part that both have can agree. Which part that \
+                     is does not show in what was recorded",
+                )
+            }
+            Note::PartsCompared { agree, differ: 0, .. } => {
+                write!(f, "in this part, all {agree} results agree that were compared: those of calls with parameters")
+            }
+            Note::PartsCompared { agree, differ, last_agreeing, first_differing } => {
+                let last = last_agreeing.as_deref().unwrap_or("the inputs");
+                let first = first_differing.as_deref().unwrap_or_default();
+                write!(
+                    f,
+                    "in this part, {differ} of {} results of calls with parameters differ. They agree up to {last}; the first \
+                     that differs is that of {first}",
+                    agree + differ
+                )
+            }
+            Note::NothingInCommon { parameters: [target, golden], same } => write!(
+                f,
+                "the two programs share almost nothing that could be matched ({same} of {target} parameters of the target and \
+                 {golden} of the golden have the same content), so no call can be compared: check that both are the same \
+                 model with the same weights"
+            ),
+            Note::NonFiniteOnOneSide { side, first } => {
+                write!(f, "the {} alone has NaN or infinite values; the first are in {first}", side.word())
             }
             Note::DifferentPrograms { unpaired, calls, results, more } => {
                 write!(

@@ -61,6 +61,46 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D:
     Number::deserialize(deserializer).map(|number| number.0)
 }
 
+/// The same for a number that may be missing.
+pub mod optional {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Number;
+
+    /// For `#[serde(serialize_with)]`.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    pub fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(Number).serialize(serializer)
+    }
+
+    /// For `#[serde(deserialize_with)]`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+        Option::<Number>::deserialize(deserializer).map(|number| number.map(|number| number.0))
+    }
+}
+
+/// The same for a number with a value before it.
+pub mod second {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Number;
+
+    /// For `#[serde(serialize_with)]`.
+    pub fn serialize<S: Serializer, T: Serialize>(
+        value: &(T, f64),
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        (&value.0, Number(value.1)).serialize(serializer)
+    }
+
+    /// For `#[serde(deserialize_with)]`.
+    pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+        deserializer: D,
+    ) -> Result<(T, f64), D::Error> {
+        <(T, Number)>::deserialize(deserializer).map(|(first, number)| (first, number.0))
+    }
+}
+
 /// The same for a list of numbers of which some may be missing.
 pub mod list {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde::{Deserialize, Serialize};
 use ulpscope_dump::{Content, Entry, Rank};
 
 /// A parameter or buffer among the arguments of a call.
@@ -18,7 +19,7 @@ pub(crate) struct TakenOrigin {
 }
 
 /// How many differ, of how many.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// Those that differ.
     pub differ: u64,
@@ -27,7 +28,7 @@ pub struct Share {
 }
 
 /// Parameters and buffers: how many differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginCounts {
     /// Parameters.
     pub parameters: Share,

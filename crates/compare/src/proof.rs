@@ -13,10 +13,8 @@ use serde::{Deserialize, Serialize};
 use ulpscope_dump::Rank;
 
 use crate::finding::DetectedCause;
+use crate::native::thresholds::proofs::EXPLAINS;
 use crate::standards::CheckStatus;
-
-/// An own error explains a difference that is at most so many times as large.
-const EXPLAINS: f64 = 10.0;
 
 /// Makes recorded calls again.
 pub trait Prover: Sync {
@@ -66,7 +64,7 @@ impl ReplayedError {
     /// Whether it is large enough for a difference of this size.
     fn explains(&self, difference: f64) -> bool {
         // NaN, shapes and exact values that differ have no size.
-        !self.ratio.is_finite() || !self.error.is_finite() || EXPLAINS * self.error >= difference
+        !self.ratio.is_finite() || !self.error.is_finite() || EXPLAINS.get() * self.error >= difference
     }
 }
 
@@ -177,7 +175,9 @@ pub(crate) fn not_computed(cause: DetectedCause) -> Option<&'static str> {
         DetectedCause::Origin => Some("no call computed what differs: it is given to the run"),
         DetectedCause::Between => Some("what changed the tensor was not recorded"),
         DetectedCause::Wiring => Some("the two runs take an argument from different calls"),
-        DetectedCause::Left => Some("no single call computes what a step leaves in a parameter"),
+        DetectedCause::Left | DetectedCause::Updates => {
+            Some("no single call computes what a step leaves in a parameter")
+        }
         DetectedCause::Region => Some("the two programs compute it by different calls"),
         DetectedCause::Cut | DetectedCause::ArgumentInBackward => {
             Some("what the two sides do differently shows in other calls")
@@ -209,6 +209,7 @@ fn undecided(cause: DetectedCause) -> Option<&'static str> {
         | DetectedCause::Between
         | DetectedCause::Wiring
         | DetectedCause::Left
+        | DetectedCause::Updates
         | DetectedCause::Region
         | DetectedCause::Cut
         | DetectedCause::ArgumentInBackward => Some("replay does not decide it"),

@@ -1,10 +1,13 @@
 //! Runs a plan: unit by unit on all cores; rows are passed on in order.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize};
 use ulpscope_dump::{CallKind, Error, Problems, Rank};
 use ulpscope_kernels::stoppable;
 
@@ -13,14 +16,22 @@ use crate::final_result::FinalResult;
 use crate::finding::{Finding, FindingCause, FindingKind};
 use crate::note::Note;
 use crate::origins::{OriginCounts, TakenOrigins};
+use crate::pairing::How;
 use crate::row_spool::{PackedUnit, RowSpool};
 use crate::stack::CodeLines;
 use crate::style::{Conclusions, Judged, Known, Partnerless, Row, Side, Style, Verdict};
-use crate::verdict::{ClassCounts, Divergence, LoneCall};
+use crate::verdict::{COLLECTIVES, ClassCounts, Divergence, LoneCall};
 use crate::{ledgers, levels};
 
-/// Units measured before their rows are passed on: enough to keep all cores busy, few enough for memory.
-const BATCH: usize = 512;
+/// Units measured before their rows are passed on, for each core: enough to keep it busy, few enough for its cache.
+const BATCH_PER_CORE: usize = 32;
+
+/// However many cores there are: few enough for memory.
+const LARGEST_BATCH: usize = 512;
+
+fn batch_size() -> usize {
+    (BATCH_PER_CORE * rayon::current_num_threads()).min(LARGEST_BATCH)
+}
 
 /// Failing calls kept by name; further ones are only counted.
 const MAX_FAILING_CALLS: usize = 10_000;
@@ -65,7 +76,7 @@ impl Progress for NoProgress {
 }
 
 /// Rows by verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// All of them.
     pub rows: u64,
@@ -100,15 +111,24 @@ impl Counts {
     }
 }
 
+/// A word of [`How`]. Not borrowed from the text that it is read from.
+type Way = &'static str;
+
 /// Calls that were paired in one way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paired {
     /// The way, in a word.
-    pub how: &'static str,
+    #[serde(deserialize_with = "known_way")]
+    pub how: Way,
     /// Calls of the target.
     pub calls: u64,
     /// Their rows.
     pub rows: u64,
+}
+
+fn known_way<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    How::known_word(&word).ok_or_else(|| de::Error::custom(format!("{word:?} is no way of pairing calls")))
 }
 
 impl Paired {
@@ -125,7 +145,7 @@ impl Paired {
 }
 
 /// A call with failing rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailingCall {
     /// Its name.
     pub name: String,
@@ -134,7 +154,7 @@ pub struct FailingCall {
 }
 
 /// The result of comparing two ranks, without the rows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RankOutcome {
     /// Rows by verdict.
     pub counts: Counts,
@@ -159,6 +179,11 @@ pub struct RankOutcome {
     pub unexplained: Option<FinalResult>,
     /// Whether every final result was compared with what accumulated rounding allows.
     pub are_final_results_bounded: bool,
+    /// Where final results differ by rounding and only their statistics are known: the relative error of elements below
+    /// which nothing may show.
+    pub hidden_error: Option<f64>,
+    /// The side that has no backward pass, if the other has one.
+    pub forward_only: Option<Side>,
     /// Calls by class, for styles that judge calls.
     pub classes: Option<ClassCounts>,
     /// How many parameters and buffers differ, if a call was found that uses one.
@@ -202,6 +227,9 @@ pub enum CompareError {
     /// The rows cannot be written.
     #[error("cannot write the result: {0}")]
     Write(#[from] io::Error),
+    /// It was compared elsewhere, and this is what was reported.
+    #[error("{0}")]
+    Elsewhere(String),
 }
 
 /// Compares two ranks in a style; rows go to the sink in order.
@@ -265,13 +293,18 @@ pub fn compare_ranks_knowing(
     if outcome.divergence_count == 0 {
         outcome.unexplained = conclusions.unexplained;
         outcome.are_final_results_bounded = conclusions.are_final_results_bounded;
+        outcome.hidden_error = conclusions.hidden_error;
         outcome.undecided += conclusions.unjudged_final_results;
     }
     let has_calls = |rank: &Rank| rank.calls().iter().any(|call| call.kind != CallKind::Saved);
     outcome.only_tensors = !has_calls(target) && !has_calls(golden);
+    outcome.forward_only = forward_only(target, golden);
     outcome.levels = [target.level.clone(), golden.level.clone()];
     outcome.partnerless.extend(conclusions.partnerless);
     outcome.notes = conclusions.notes;
+    if let Some(side) = outcome.forward_only {
+        outcome.notes.push(Note::NoBackwardPass { side });
+    }
     outcome.notes.extend(ledgers::notes(target, golden));
     let ended = [target.notes(), golden.notes()].concat();
     let is_cut = |rank: &Rank| rank.ledger().is_some_and(|ledger| ledger.is_cut());
@@ -288,6 +321,18 @@ pub fn compare_ranks_knowing(
     Ok(outcome)
 }
 
+/// The side without a backward pass, if the other has one.
+fn forward_only(target: &Rank, golden: &Rank) -> Option<Side> {
+    let has_backward = |rank: &Rank| {
+        rank.calls().iter().any(|call| matches!(call.kind, CallKind::Backward | CallKind::ParametersGrad))
+    };
+    match [target, golden].map(has_backward) {
+        [false, true] => Some(Side::Target),
+        [true, false] => Some(Side::Golden),
+        _ => None,
+    }
+}
+
 /// Judges all units on all cores, and passes them on in order: while one batch is judged, the one before is processed.
 fn in_batches(
     units: usize,
@@ -296,8 +341,9 @@ fn in_batches(
     mut take: impl FnMut(Judged) -> io::Result<()> + Send,
 ) -> io::Result<()> {
     let mut judged = Vec::new();
-    for start in (0..units).step_by(BATCH) {
-        let batch = start..units.min(start + BATCH);
+    let size = batch_size();
+    for start in (0..units).step_by(size) {
+        let batch = start..units.min(start + size);
         let before = std::mem::take(&mut judged);
         let (now, taken) = rayon::join(
             || batch.into_par_iter().map(&judge).collect::<Vec<Judged>>(),
@@ -317,6 +363,8 @@ fn in_batches(
 struct Waiting {
     rows: RowSpool,
     units: Vec<WaitingUnit>,
+    /// Entries without a counterpart, of units that have any.
+    partnerless: HashMap<usize, Vec<Partnerless>>,
     /// The words of [`Judged::how`], each once.
     ways: Vec<&'static str>,
     /// Sums over all units.
@@ -325,14 +373,16 @@ struct Waiting {
     problems: Problems,
 }
 
-/// What is kept of a unit, apart from its rows: there are millions, and most have nothing else.
+/// What is kept of a unit, apart from its rows: there are millions.
 struct WaitingUnit {
     target: u32,
     golden: u32,
     /// The number of the word.
     how: u32,
-    partnerless: Box<[Partnerless]>,
 }
+
+/// A unit with its number, its entries without a counterpart, and its rows.
+type SpooledUnit = (usize, WaitingUnit, Vec<Partnerless>, PackedUnit);
 
 /// No call, or no word.
 const NONE: u32 = u32::MAX;
@@ -343,11 +393,13 @@ impl Waiting {
         std::mem::take(&mut unit.problems).into_iter().for_each(|problem| self.problems.note(problem));
         self.undecided += unit.undecided;
         self.bytes = self.bytes.saturating_add(unit.bytes);
-        let partnerless = unit.partnerless.into_boxed_slice();
+        if !unit.partnerless.is_empty() {
+            self.partnerless.insert(self.units.len(), unit.partnerless);
+        }
         let how = unit.how.map_or(NONE, |how| self.number_of(how));
         let call = |call: Option<usize>| call.map_or(NONE, |call| call as u32);
         let (target, golden) = (call(unit.target), call(unit.golden));
-        self.units.push(WaitingUnit { target, golden, how, partnerless });
+        self.units.push(WaitingUnit { target, golden, how });
         Ok(())
     }
 
@@ -364,15 +416,15 @@ impl Waiting {
         record.outcome.undecided += self.undecided;
         record.outcome.bytes = record.outcome.bytes.saturating_add(self.bytes);
         let mut rows = self.rows.read_back()?;
-        let ways = self.ways;
+        let (ways, mut partnerless, size) = (self.ways, self.partnerless, batch_size());
         let call = |call: u32| (call != NONE).then_some(call as usize);
-        let settle = |(number, waiting, packed): (usize, WaitingUnit, PackedUnit)| {
+        let settle = |(number, waiting, partnerless, packed): SpooledUnit| {
             let mut unit = Judged {
                 rows: packed.rows()?,
                 target: call(waiting.target),
                 golden: call(waiting.golden),
                 how: ways.get(waiting.how as usize).copied(),
-                partnerless: waiting.partnerless.into_vec(),
+                partnerless,
                 ..Judged::default()
             };
             (conclusions.settle)(number, &mut unit);
@@ -383,9 +435,11 @@ impl Waiting {
         // While one batch is settled, the rows of the one before are written.
         loop {
             let before = std::mem::take(&mut settled);
-            let batch =
-                units.by_ref().take(BATCH).map(|(number, unit)| Ok((number, unit, rows.next_unit()?)));
-            let batch: Vec<(usize, WaitingUnit, PackedUnit)> = batch.collect::<io::Result<_>>()?;
+            let next = |(number, unit)| {
+                Ok((number, unit, partnerless.remove(&number).unwrap_or_default(), rows.next_unit()?))
+            };
+            let batch = units.by_ref().take(size).map(next);
+            let batch: Vec<SpooledUnit> = batch.collect::<io::Result<_>>()?;
             if batch.is_empty() && before.is_empty() {
                 return Ok(());
             }
@@ -465,6 +519,9 @@ impl Record<'_> {
                 // Where two programs part, many calls are of one side: none of them says more than the others.
                 let is_region = matches!(finding.cause, FindingCause::Region(_));
                 divergence.lone_before = lone_before.filter(|_| !is_region);
+                if outcome.divergences.is_empty() {
+                    divergence.collectives_before = collectives_before(&unit, target, golden);
+                }
                 outcome.divergences.push(divergence);
             }
         }
@@ -493,6 +550,16 @@ impl Record<'_> {
         }
         Ok(())
     }
+}
+
+/// How many collectives a rank had made before a call.
+fn collectives_before(unit: &Judged, target: &Rank, golden: &Rank) -> u64 {
+    let count = |rank: &Rank, call: usize| {
+        let before = rank.calls().iter().take(call);
+        before.filter(|one| rank.base(one.base).starts_with(COLLECTIVES)).count() as u64
+    };
+    let of_target = unit.target.map(|call| count(target, call));
+    of_target.or_else(|| unit.golden.map(|call| count(golden, call))).unwrap_or(0)
 }
 
 /// Calls missing from a damaged dump may have been lost: adds that to the reasons.
@@ -527,7 +594,7 @@ fn partner_in_region(unit: &Judged) -> Option<String> {
     }
 }
 
-fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Rank) -> Divergence {
+pub(crate) fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Rank) -> Divergence {
     let stack = unit.target.and_then(|call| target.stack(call));
     let stack = stack.or_else(|| unit.golden.and_then(|call| golden.stack(call))).unwrap_or_default();
     let golden_stack = unit.golden.and_then(|call| golden.stack(call)).unwrap_or_default();
@@ -545,6 +612,7 @@ fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Ra
         shown: DivergenceEntry::of(entry, (target, unit.target), (golden, unit.golden)),
         stack,
         lone_before: None,
+        collectives_before: 0,
         line,
         finding: unit.finding.clone().unwrap_or_else(|| Finding {
             row: 0,

@@ -115,6 +115,9 @@ pub struct Conclusions<'p> {
     pub unexplained: Option<FinalResult>,
     /// Whether every final result was compared with what accumulated rounding allows.
     pub are_final_results_bounded: bool,
+    /// Where final results differ by rounding and only their statistics are known: the relative error of elements below
+    /// which nothing may show.
+    pub hidden_error: Option<f64>,
     /// Final results that differ and were not judged, because inputs of the run differ.
     pub unjudged_final_results: u64,
     /// What has no counterpart, on either side, in addition to [`Judged::partnerless`].
@@ -131,6 +134,7 @@ impl Default for Conclusions<'_> {
             settle: Box::new(|_, _| {}),
             unexplained: None,
             are_final_results_bounded: false,
+            hidden_error: None,
             unjudged_final_results: 0,
             partnerless: Vec::new(),
             notes: Vec::new(),
@@ -160,7 +164,7 @@ impl Side {
 }
 
 /// A call, or an entry, that only one side has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partnerless {
     /// Which side has it.
     pub side: Side,

@@ -1,9 +1,14 @@
 //! Verdicts on calls instead of rows: one class each, and the calls that introduced an error.
 
+use serde::{Deserialize, Serialize};
+
 use crate::divergence_entry::DivergenceEntry;
 use crate::finding::{Finding, FindingKind};
 use crate::style::Side;
 use crate::words;
+
+/// How the names of collectives begin.
+pub(crate) const COLLECTIVES: &str = "Distributed.";
 
 /// The class of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,7 +60,7 @@ impl Class {
 }
 
 /// Calls by class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassCounts([u64; 8]);
 
 impl ClassCounts {
@@ -81,7 +86,7 @@ impl ClassCounts {
 }
 
 /// A call that only one side makes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoneCall {
     /// Its name.
     pub name: String,
@@ -90,7 +95,7 @@ pub struct LoneCall {
 }
 
 /// A call that introduced an error, or the first whose row fails by the rule of an older tool.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
     /// Its name in the target, or in the golden if the target lacks it.
     pub call: String,
@@ -110,6 +115,9 @@ pub struct Divergence {
     pub stack: Vec<String>,
     /// The call just before it, if only one side makes that one.
     pub lone_before: Option<LoneCall>,
+    /// Collectives that the rank had made before, if it is the first divergence of its rank: ranks meet in collectives, so
+    /// that one with fewer of them came earlier.
+    pub collectives_before: u64,
     /// The line of the result's csv; the header is line 1.
     pub line: u64,
     /// What happened there, on which evidence.
@@ -128,7 +136,7 @@ impl Divergence {
     /// Whether the error may have been introduced on another rank: a collective returned it, or it is in a gradient,
     /// which data parallelism averages over all ranks.
     pub(crate) fn may_come_from_another_rank(&self) -> bool {
-        let is_collective = self.call.starts_with("Distributed.");
+        let is_collective = self.call.starts_with(COLLECTIVES);
         let is_gradient = self.shown.source.as_deref().is_some_and(|source| source.starts_with("gradient:"));
         is_collective || is_gradient && self.finding.kind == FindingKind::OriginDiffers
     }

@@ -15,17 +15,20 @@ pub enum CallKind {
     Backward,
     /// Gradients of a module's parameters.
     ParametersGrad,
+    /// Nothing: what a step leaves behind, as it stands at its end, where no call returned it like that.
+    StepEnd,
     /// Nothing: a tensor or variable that was saved under a name.
     Saved,
 }
 
 impl CallKind {
     /// The word for it in names of calls.
-    pub fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             CallKind::Forward => "forward",
             CallKind::Backward => "backward",
             CallKind::ParametersGrad => "parameters_grad",
+            CallKind::StepEnd => "step_end",
             CallKind::Saved => "saved",
         }
     }

@@ -1,11 +1,14 @@
 //! One argument or result of a call.
 
+use std::sync::Arc;
+
 use ulpscope_formats::Tensor;
 use ulpscope_formats::json::Json;
 use ulpscope_kernels::{SUMMARIES, Statistic};
 use ulpscope_tensor::DType;
 
 use crate::file_part::FilePart;
+use crate::view::AssembledTensor;
 
 /// The role of an entry in its call. Entries of a call are listed in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,6 +103,8 @@ pub struct TensorEntry {
     /// The other statistics of [`ulpscope_kernels::RECORDED`] as written, in their order. Empty if the tool does
     /// not record them, or if all elements are finite.
     pub further: Vec<(&'static Statistic, Json)>,
+    /// How a distributed tensor is spread over ranks, in a dump of Ulpscope; nothing for other tensors.
+    pub mesh: Option<Box<MeshPlacement>>,
 }
 
 /// How many elements of a tensor are not finite.
@@ -124,8 +129,21 @@ pub enum Data {
     Tensor(Tensor),
     /// A few elements, then max, min, mean (torch_npu.hooks with samples).
     Sample(Vec<f64>),
+    /// In several ranks, from which they are put together when they are needed.
+    Assembled(Arc<dyn AssembledTensor>),
     /// The dump names a file in a way that is refused, with the reason.
     Refused(String),
+}
+
+/// How the elements of a distributed tensor are spread over ranks; a rank records its own part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeshPlacement {
+    /// The sizes of the mesh of ranks, outermost first.
+    pub sizes: Vec<u64>,
+    /// The numbers of the ranks, row by row.
+    pub ranks: Vec<u64>,
+    /// One for each dimension of the mesh, as torch writes it: `R`, `S(0)`, `P(sum)`.
+    pub placements: Vec<String>,
 }
 
 impl Data {
@@ -134,7 +152,7 @@ impl Data {
         match self {
             Data::File(name) => Some(name),
             Data::Part(part) => Some(&part.file),
-            Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Refused(_) => None,
+            Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Assembled(_) | Data::Refused(_) => None,
         }
     }
 
@@ -143,7 +161,7 @@ impl Data {
         match self {
             Data::File(name) => Some(name),
             Data::Part(part) => Some(&mut part.file),
-            Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Refused(_) => None,
+            Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Assembled(_) | Data::Refused(_) => None,
         }
     }
 }
@@ -165,6 +183,7 @@ impl TensorEntry {
             is_blank: false,
             is_changed: false,
             further: Vec::new(),
+            mesh: None,
         }
     }
 
@@ -197,6 +216,6 @@ impl TensorEntry {
 
     /// Whether all elements are available.
     pub fn has_data(&self) -> bool {
-        matches!(self.data, Data::File(_) | Data::Part(_) | Data::Tensor(_))
+        matches!(self.data, Data::File(_) | Data::Part(_) | Data::Tensor(_) | Data::Assembled(_))
     }
 }

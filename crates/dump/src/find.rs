@@ -18,6 +18,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use ulpscope_formats::file::{Format, Records};
 use ulpscope_formats::{Access, Bytes, Error, Fault};
 
@@ -60,7 +61,7 @@ pub(crate) struct RankName {
 }
 
 /// What to open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Opening {
     /// `dump.json`, `debug.json`, or both.
     Msprobe(Vec<PathBuf>),

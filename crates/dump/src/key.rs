@@ -9,11 +9,13 @@ use ulpscope_formats::names::{CallName, Direction};
 use crate::call::{Call, CallKind};
 
 const PARAMETERS_GRAD: &str = "parameters_grad";
+const STEP_END: &str = "step_end";
 const DEBUG: &str = ".debug";
 
 /// Splits a key of `dump.json` into base, number and kind. A key of unknown form is the base of a saved value.
 pub fn parse_key(key: &str) -> (&str, Option<u32>, CallKind) {
-    call(key).or_else(|| parameters_grad(key)).or_else(|| saved(key)).unwrap_or((key, None, CallKind::Saved))
+    let known = call(key).or_else(|| parameters_grad(key)).or_else(|| step_end(key)).or_else(|| saved(key));
+    known.unwrap_or((key, None, CallKind::Saved))
 }
 
 fn call(key: &str) -> Option<(&str, Option<u32>, CallKind)> {
@@ -33,6 +35,13 @@ fn parameters_grad(key: &str) -> Option<(&str, Option<u32>, CallKind)> {
     let (base, word) = front.rsplit_once('.')?;
     let index = printed(last).filter(|_| word == PARAMETERS_GRAD)?;
     Some((base, Some(index), CallKind::ParametersGrad))
+}
+
+fn step_end(key: &str) -> Option<(&str, Option<u32>, CallKind)> {
+    let (front, last) = key.rsplit_once('.')?;
+    let (base, word) = front.rsplit_once('.')?;
+    let index = printed(last).filter(|_| word == STEP_END)?;
+    Some((base, Some(index), CallKind::StepEnd))
 }
 
 fn saved(key: &str) -> Option<(&str, Option<u32>, CallKind)> {
@@ -62,6 +71,8 @@ pub(crate) fn name_of(base: &str, call: &Call) -> String {
         (CallKind::Backward, _) => Direction::Backward,
         (CallKind::ParametersGrad, Some(index)) => return format!("{base}.{PARAMETERS_GRAD}.{index}"),
         (CallKind::ParametersGrad, None) => return format!("{base}.{PARAMETERS_GRAD}"),
+        (CallKind::StepEnd, Some(index)) => return format!("{base}.{STEP_END}.{index}"),
+        (CallKind::StepEnd, None) => return format!("{base}.{STEP_END}"),
         (CallKind::Saved, Some(index)) => return format!("{base}.{index}"),
         (CallKind::Saved, None) => return base.to_owned(),
     };
@@ -86,6 +97,7 @@ mod tests {
                 keys.push(format!("{base}.{number}"));
                 keys.push(format!("{base}.{number}.debug"));
                 keys.push(format!("{base}.parameters_grad.{number}"));
+                keys.push(format!("{base}.step_end.{number}"));
                 for direction in ["forward", "backward"] {
                     keys.push(format!("{base}.{number}.{direction}"));
                     keys.push(format!("{base}.{direction}.{number}"));

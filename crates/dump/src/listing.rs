@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use ulpscope_formats::file::{Format, open_regular};
 use ulpscope_formats::{Error, natural};
 
@@ -38,7 +39,7 @@ pub(crate) struct Listing {
 }
 
 /// A file with tensors.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TensorFile {
     /// Its path below the folder.
     pub(crate) path: PathBuf,

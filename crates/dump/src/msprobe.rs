@@ -2,6 +2,7 @@
 //! and Ulpscope's own `ledger.json` beside it. A journal has the same documents, made when it was opened.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use ulpscope_kernels::{RECORDED, SUMMARY_KEYS, Statistic};
 use crate::arguments::CallArguments;
 use crate::call::{Call, CallKind};
 use crate::companion::Companion;
-use crate::entry::{Content, Data, Entry, Role, TensorEntry};
+use crate::entry::{Content, Data, Entry, MeshPlacement, Role, TensorEntry};
 use crate::file_part::{FilePart, PartFiles};
 use crate::journal::encode::Section;
 use crate::key::{key_of, parse_key};
@@ -31,6 +32,9 @@ const DATA_FOLDER: &str = "dump_tensor_data";
 /// The memory of a document is returned to the system each time so many bytes of it were read: it may be larger than
 /// memory.
 const RELEASE_BYTES: usize = 16 << 20;
+
+/// What the system may map around a place that does not follow the one before.
+const MAPPED_AROUND: usize = 256 << 10;
 
 /// The stacks of the calls, beside a `dump.json`.
 pub(crate) const STACK_FILE: &str = "stack.json";
@@ -145,6 +149,7 @@ pub(crate) fn assemble(
     let source = MsprobeSource {
         bytes,
         read: AtomicUsize::new(0),
+        position: AtomicUsize::new(0),
         path: path.to_owned(),
         beside,
         stacks: OnceLock::new(),
@@ -166,6 +171,8 @@ struct MsprobeSource {
     bytes: Bytes,
     /// How many of them were read since their memory was last returned.
     read: AtomicUsize,
+    /// Where the last of them end.
+    position: AtomicUsize,
     path: PathBuf,
     beside: Beside,
     stacks: OnceLock<Stacks>,
@@ -182,8 +189,11 @@ impl MsprobeSource {
     }
 
     /// Counts bytes that were read, and returns the memory of the document from time to time. Calls are typically read in
-    /// order, so few of its pages are read again.
-    fn release_after(&self, read: usize) {
+    /// order, so few of its pages are read again. Samples from all over the document map much more than is read of it.
+    fn release_after(&self, place: Range<usize>) {
+        let before = self.position.swap(place.end, Ordering::Relaxed);
+        let is_near = place.start.abs_diff(before) < MAPPED_AROUND / 4;
+        let read = if is_near { place.len() } else { place.len().max(MAPPED_AROUND) };
         if self.read.fetch_add(read, Ordering::Relaxed) + read >= RELEASE_BYTES {
             self.read.store(0, Ordering::Relaxed);
             self.bytes.release(0..self.bytes.len());
@@ -197,9 +207,10 @@ impl MsprobeSource {
             return Ok(None);
         }
         let key = key_of(index.names.text(call.base), call);
-        let body = msprobe::Call::body_at(&self.bytes, call.place.start as usize..call.place.end as usize);
+        let place = call.place.start as usize..call.place.end as usize;
+        let body = msprobe::Call::body_at(&self.bytes, place.clone());
         self.bytes.check_faults()?;
-        self.release_after((call.place.end - call.place.start) as usize);
+        self.release_after(place);
         let body = body.map_err(|error| {
             // Line numbers are useless for a document that the user cannot open.
             let nowhere = self.beside.is_journal;
@@ -387,7 +398,7 @@ impl Walk<'_> {
                         name = format!("{}{rest}", self.names.1);
                     }
                 }
-                Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Refused(_) => {}
+                Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Assembled(_) | Data::Refused(_) => {}
             }
         }
         self.entries.push(Entry { name, role: self.role, path: path.to_owned(), content });
@@ -456,5 +467,34 @@ pub(crate) fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
         is_blank: matches!(tensor.get("blank"), Some(Json::Bool(true))),
         is_changed: matches!(tensor.get("changed"), Some(Json::Bool(true))),
         further: further(tensor),
+        mesh: mesh(tensor).map(Box::new),
     }
+}
+
+/// Dimensions of a mesh of ranks; torch's have four at most.
+const MAX_MESH_DIMS: usize = 16;
+
+/// How a distributed tensor is spread over ranks, if that is recorded and makes sense.
+fn mesh(tensor: &TensorItem) -> Option<MeshPlacement> {
+    let placements = tensor.get("placements")?.as_list()?;
+    let placements: Vec<String> =
+        placements.iter().map(|placed| placed.as_str().map(str::to_owned)).collect::<Option<_>>()?;
+    let mut mesh = tensor.get("device_mesh")?;
+    let mut ranks = vec![mesh];
+    let mut sizes = Vec::new();
+    while let Json::List(rows) = mesh {
+        sizes.push(rows.len() as u64);
+        mesh = rows.first()?;
+        ranks =
+            ranks.into_iter().map(Json::as_list).collect::<Option<Vec<_>>>()?.into_iter().flatten().collect();
+        if sizes.len() > MAX_MESH_DIMS {
+            return None;
+        }
+    }
+    let ranks: Vec<u64> = ranks
+        .into_iter()
+        .map(|rank| if let Json::Int(rank) = rank { u64::try_from(*rank).ok() } else { None })
+        .collect::<Option<_>>()?;
+    let is_whole = sizes.iter().product::<u64>() == ranks.len() as u64 && sizes.len() == placements.len();
+    is_whole.then_some(MeshPlacement { sizes, ranks, placements })
 }

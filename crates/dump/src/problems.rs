@@ -2,19 +2,47 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
 use ulpscope_formats::Error;
 
 /// Problems that are listed; further ones are only counted. A damaged disk has more problems than anyone reads.
 pub(crate) const MAX_LISTED: usize = 1000;
 
 /// What could not be read, each once, with its file and place.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "SavedProblems", into = "SavedProblems")]
 pub struct Problems {
     listed: Vec<String>,
     /// The number of problems of each listed text.
     known: HashMap<String, u64>,
     /// The number of problems that are not listed.
     unlisted: u64,
+}
+
+/// Problems in a file: in the order in which they are listed.
+#[derive(Serialize, Deserialize)]
+struct SavedProblems {
+    listed: Vec<(String, u64)>,
+    unlisted: u64,
+}
+
+impl From<Problems> for SavedProblems {
+    fn from(problems: Problems) -> SavedProblems {
+        let Problems { listed, known, unlisted } = problems;
+        let counted = listed.into_iter().map(|text| {
+            let count = known.get(&text).copied().unwrap_or(1);
+            (text, count)
+        });
+        SavedProblems { listed: counted.collect(), unlisted }
+    }
+}
+
+impl From<SavedProblems> for Problems {
+    fn from(saved: SavedProblems) -> Problems {
+        let mut problems = Problems { unlisted: saved.unlisted, ..Problems::default() };
+        saved.listed.into_iter().for_each(|(text, count)| problems.note_several(text, count));
+        problems
+    }
 }
 
 impl Problems {

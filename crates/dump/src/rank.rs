@@ -268,6 +268,7 @@ impl Rank {
         let (name, part) = match &entry.data {
             Data::None | Data::Sample(_) => return Ok(None),
             Data::Tensor(tensor) => return Ok(Some(tensor.clone())),
+            Data::Assembled(assembled) => return assembled.tensor().map(Some),
             Data::Refused(why) => {
                 return Err(Error::whole(Fault::Unsupported(why.clone())).in_file(&self.path));
             }
@@ -305,7 +306,12 @@ impl Rank {
                 let folder = if self.path.is_dir() { &self.path } else { self.path.parent()? };
                 Some(address::of_entry(folder, &entry.name))
             }
-            Data::None | Data::File(_) | Data::Tensor(_) | Data::Sample(_) | Data::Refused(_) => Some(path),
+            Data::None
+            | Data::File(_)
+            | Data::Tensor(_)
+            | Data::Sample(_)
+            | Data::Assembled(_)
+            | Data::Refused(_) => Some(path),
         }
     }
 

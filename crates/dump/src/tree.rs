@@ -1,8 +1,10 @@
 //! Finds the steps and ranks in the path that the user named.
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use ulpscope_formats::{Error, Fault, natural};
 
 use crate::find::{self, Found, Opening};
@@ -11,7 +13,7 @@ use crate::rank::Rank;
 use crate::{acl, async_npy, files, joined, journal, msprobe, pkl, tensorflow};
 
 /// Which steps and ranks to read; empty means all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Select {
     /// Numbers of steps.
     pub steps: Vec<u64>,
@@ -20,7 +22,7 @@ pub struct Select {
 }
 
 /// A dump: the path that the user named, as steps and ranks. Only folders have been read.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Dump {
     /// What the user named.
     pub path: PathBuf,
@@ -34,7 +36,7 @@ pub struct Dump {
 }
 
 /// One step.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Step {
     /// Its number, if its folder has one.
     pub number: Option<u64>,
@@ -45,7 +47,7 @@ pub struct Step {
 }
 
 /// A rank, not opened yet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RankPlace {
     /// Its number, if its folder has one; a process id does not count.
     pub number: Option<u64>,
@@ -73,10 +75,14 @@ impl Dump {
                 found.iter().filter(|one| order(one, &twice[0]).is_eq()).map(shown).collect();
             return Err(find::several(path, &same));
         }
-        select.check(path, &found)?;
+        let numbers: Vec<_> = found.iter().map(|found| (found.step, found.rank.number)).collect();
+        select.check(path, &numbers)?;
         let has_numbers = found.iter().any(|found| found.step.is_some());
         let mut steps: Vec<Step> = Vec::new();
-        for Found { step, rank, opening } in found.into_iter().filter(|found| select.wants(found)) {
+        for Found { step, rank, opening } in found {
+            if !select.wants((step, rank.number)) {
+                continue;
+            }
             let place = RankPlace { number: rank.number, name: rank.text, opening, data: None };
             match steps.last_mut() {
                 Some(last) if last.number == step => last.ranks.push(place),
@@ -88,6 +94,58 @@ impl Dump {
             }
         }
         Ok(Dump { path: path.to_owned(), steps, problems, notes })
+    }
+
+    /// One dump from what several machines have of it, each under the same path. Returns it with the places of each
+    /// rank's machines in the list. What two machines have is taken from the first.
+    pub fn joined(path: &Path, parts: Vec<Dump>, select: &Select) -> Result<(Dump, Vec<Holders>), Error> {
+        let mut found: Vec<(Option<u64>, RankPlace, Vec<usize>)> = Vec::new();
+        let mut known: HashMap<(Option<u64>, String), usize> = HashMap::new();
+        let mut joined = Dump {
+            path: path.to_owned(),
+            steps: Vec::new(),
+            problems: Problems::default(),
+            notes: Vec::new(),
+        };
+        for (machine, part) in parts.into_iter().enumerate() {
+            joined.problems.extend(part.problems);
+            joined.notes.extend(part.notes);
+            for step in part.steps {
+                for place in step.ranks {
+                    match known.entry((step.number, place.name.clone())) {
+                        Occupied(at) => found[*at.get()].2.push(machine),
+                        Vacant(free) => {
+                            free.insert(found.len());
+                            found.push((step.number, place, vec![machine]));
+                        }
+                    }
+                }
+            }
+        }
+        let numbers: Vec<Numbers> = found.iter().map(|(step, place, _)| (*step, place.number)).collect();
+        select.check(path, &numbers)?;
+        let last = |number: Option<u64>| (number.is_none(), number);
+        found.sort_by(|a, b| {
+            let key = |one: &(Option<u64>, RankPlace, Vec<usize>)| (last(one.0), last(one.1.number));
+            key(a).cmp(&key(b)).then_with(|| natural::compare(a.1.name.as_bytes(), b.1.name.as_bytes()))
+        });
+        let has_numbers = found.iter().any(|(step, ..)| step.is_some());
+        let mut holders = Vec::new();
+        for (number, place, machines) in found {
+            if !select.wants((number, place.number)) {
+                continue;
+            }
+            holders.push(Holders { path: place.path().to_owned(), machines });
+            match joined.steps.last_mut() {
+                Some(last) if last.number == number => last.ranks.push(place),
+                _ => joined.steps.push(Step {
+                    number,
+                    is_after_last: number.is_none() && has_numbers,
+                    ranks: vec![place],
+                }),
+            }
+        }
+        Ok((joined, holders))
     }
 
     /// Whether every rank is one of an Ascend device's operators.
@@ -136,20 +194,23 @@ fn order(a: &Found, b: &Found) -> std::cmp::Ordering {
     key(a).cmp(&key(b)).then_with(|| natural::compare(a.rank.text.as_bytes(), b.rank.text.as_bytes()))
 }
 
+/// The numbers of a step and a rank.
+type Numbers = (Option<u64>, Option<u64>);
+
 impl Select {
-    fn wants(&self, found: &Found) -> bool {
+    fn wants(&self, (step, rank): Numbers) -> bool {
         let listed = |numbers: &[u64], number: Option<u64>| {
             numbers.is_empty() || number.is_some_and(|number| numbers.contains(&number))
         };
-        listed(&self.steps, found.step) && listed(&self.ranks, found.rank.number)
+        listed(&self.steps, step) && listed(&self.ranks, rank)
     }
 
     /// Checks that everything requested exists.
-    fn check(&self, path: &Path, found: &[Found]) -> Result<(), Error> {
-        let steps = found.iter().filter_map(|found| found.step).collect();
+    fn check(&self, path: &Path, found: &[Numbers]) -> Result<(), Error> {
+        let steps = found.iter().filter_map(|(step, _)| *step).collect();
         missing("step", &self.steps, &steps, path)?;
         let of_steps = Select { ranks: Vec::new(), ..self.clone() };
-        let ranks = found.iter().filter(|found| of_steps.wants(found)).filter_map(|found| found.rank.number);
+        let ranks = found.iter().filter(|found| of_steps.wants(**found)).filter_map(|(_, rank)| *rank);
         missing("rank", &self.ranks, &ranks.collect(), path)
     }
 }
@@ -166,7 +227,30 @@ fn missing(what: &str, wanted: &[u64], present: &BTreeSet<u64>, path: &Path) -> 
     Err(Error::whole(Fault::malformed(format!("{what} {number}"), found)).in_file(path))
 }
 
+/// Which machines have a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holders {
+    /// What is opened, see [`RankPlace::path`].
+    pub path: PathBuf,
+    /// Their places in the list of machines.
+    pub machines: Vec<usize>,
+}
+
 impl RankPlace {
+    /// Whether files beside the opened one belong to the rank.
+    pub(crate) fn has_companions(&self) -> bool {
+        match &self.opening {
+            Opening::Msprobe(files) | Opening::Pkl(files) => files.len() == 1,
+            Opening::Journal(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The folder of its tensors, if the user named one.
+    pub(crate) fn data_folder(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
     /// The file or folder that is opened.
     pub fn path(&self) -> &Path {
         self.opening.path()

@@ -237,7 +237,7 @@ impl Files<'_> {
                 self.made.problems.note(format!("{name}: {why}"));
                 tensor.in_own_file(None)
             }
-            Data::None | Data::File(_) | Data::Tensor(_) | Data::Sample(_) => tensor,
+            Data::None | Data::File(_) | Data::Tensor(_) | Data::Sample(_) | Data::Assembled(_) => tensor,
         }
     }
 

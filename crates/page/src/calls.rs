@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use ulpscope_report::page::ColumnValue;
 
 use crate::names::{TreePlace, call_of_entry};
+use crate::result::RowValues;
 
 /// The worst verdict of the rows of a call, worst last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,8 +107,8 @@ pub(crate) struct CallCollector {
     columns: Vec<String>,
     layout: CallLayout,
     rows: u64,
-    /// Entries of the current call: an entry that comes again belongs to a new call of the same name.
-    entries: HashSet<String>,
+    /// Hashes of the entries of the current call: an entry that comes again belongs to a new call of the same name.
+    entries: HashSet<u64>,
     /// How telling the error of the current call is.
     rating: (u8, f64),
     pub(crate) calls: Vec<CallRecord>,
@@ -115,17 +116,17 @@ pub(crate) struct CallCollector {
 
 impl CallCollector {
     /// Adds the next row.
-    pub(crate) fn push(&mut self, columns: &[String], values: &[ColumnValue<'_>]) {
+    pub(crate) fn push(&mut self, columns: &[String], values: &dyn RowValues) {
         if columns != self.columns {
             self.columns = columns.to_vec();
             self.layout = CallLayout::of(columns);
         }
-        let text = |at: Option<usize>| match at.and_then(|at| values.get(at)) {
-            Some(ColumnValue::Text(text)) if *text != "N/A" => Some(*text),
+        let text = |at: Option<usize>| match at.map(|at| values.value(at)) {
+            Some(ColumnValue::Text(text)) if text != "N/A" => Some(text),
             _ => None,
         };
-        let number = |at: Option<usize>| match at.and_then(|at| values.get(at)) {
-            Some(ColumnValue::Number(number)) => Some(*number),
+        let number = |at: Option<usize>| match at.map(|at| values.value(at)) {
+            Some(ColumnValue::Number(number)) => Some(number),
             _ => None,
         };
         let layout = &self.layout;
@@ -139,7 +140,7 @@ impl CallCollector {
             has => has,
         };
         let is_new = match self.calls.last() {
-            Some(last) => last.name != name || self.entries.contains(entry),
+            Some(last) => last.name != name || self.entries.contains(&hashed(entry)),
             None => true,
         };
         if is_new {
@@ -160,7 +161,7 @@ impl CallCollector {
                 code: text(layout.code).map(str::to_owned),
             });
         }
-        self.entries.insert(entry.to_owned());
+        self.entries.insert(hashed(entry));
         self.rows += 1;
         let Some(call) = self.calls.last_mut() else { return };
         call.rows += 1;
@@ -172,7 +173,11 @@ impl CallCollector {
         let is_result = !entry.starts_with("input") && !entry.starts_with("parameter.");
         call.gravity = call.gravity.max(gravity(verdict, call.class.as_deref(), is_result));
         let expected = number(layout.expected);
-        let distance = if verdict == "not finite" {
+        // Where one side alone is not finite, no distance is a number.
+        let is_not_finite = verdict == "not finite"
+            || !matches!(verdict, "equal" | "both NaN" | "not compared")
+                && number(layout.distance).is_some_and(f64::is_nan);
+        let distance = if is_not_finite {
             Some(f64::INFINITY)
         } else {
             let norms = layout.norms.map(number);
@@ -181,8 +186,9 @@ impl CallCollector {
                 .or_else(|| difference_of_norms(norms))
         };
         let Some(distance) = distance.filter(|distance| !distance.is_nan()) else { return };
-        // The row that was judged tells most, then results, then what the call was given.
-        let rating = (u8::from(is_result) + 2 * u8::from(expected.is_some()), distance);
+        // What is not finite tells most, then the row that was judged, then results, then what the call was given.
+        let rating =
+            (u8::from(is_result) + 2 * u8::from(expected.is_some()) + 4 * u8::from(is_not_finite), distance);
         if rating > self.rating {
             self.rating = rating;
             call.error = Some(distance);
@@ -244,7 +250,7 @@ mod tests {
             let row: Vec<&'static str> =
                 row.iter().map(|text| Box::leak((*text).to_owned().into_boxed_str()) as &str).collect();
             let values: Vec<ColumnValue<'_>> = row.iter().map(value).collect();
-            collector.push(&columns, &values);
+            collector.push(&columns, &values.as_slice());
         }
         collector.calls
     }
@@ -281,6 +287,28 @@ mod tests {
         assert_eq!(calls[0].gravity, Gravity::Fail);
         assert_eq!(calls.iter().map(CallRecord::side).collect::<Vec<_>>(), ["both", "target", "golden"]);
         assert_eq!(calls[2].row, 3);
+    }
+
+    #[test]
+    fn nan_on_one_side_outweighs_entries_that_are_equal() {
+        let call = "F.a.0.forward";
+        let calls = collected(&[
+            [
+                call,
+                "input.0",
+                "origin differs",
+                "origin differs",
+                "NaN",
+                "F.a.0.forward.input.0",
+                "x.input.0",
+            ],
+            [call, "input.1", "equal", "origin differs", "0", "F.a.0.forward.input.1", "x.input.1"],
+            [call, "output.0", "differs", "origin differs", "NaN", "F.a.0.forward.output.0", "x.output.0"],
+            [call, "output.1", "differs", "origin differs", "0.5", "F.a.0.forward.output.1", "x.output.1"],
+            ["F.b.0.forward", "output.0", "both NaN", "equal", "NaN", "F.b.0.forward.output.0", "y.output.0"],
+        ]);
+        assert_eq!(calls[0].error, Some(f64::INFINITY));
+        assert_eq!(calls[1].error, None);
     }
 
     #[test]

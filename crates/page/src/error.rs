@@ -22,6 +22,32 @@ pub enum PageError {
         /// What was found.
         found: String,
     },
+    /// Nothing of the result was chosen.
+    #[error("{path}: expected {expected}, found {found}; leave out --step and --rank to show all of it", path = path.display())]
+    Selection {
+        /// The file.
+        path: PathBuf,
+        /// The step or rank that was chosen.
+        expected: String,
+        /// Those that the result has.
+        found: String,
+    },
+    /// The page would take the place of something that is none.
+    #[error("{path}: exists and is no page: expected a new file, a file that ends in .html, or a folder", path = path.display())]
+    Occupied {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The server cannot listen.
+    #[error(
+        "cannot listen on 127.0.0.1:{port}: {cause}; choose a different --port, or leave it out for a free one"
+    )]
+    Port {
+        /// The port.
+        port: u16,
+        /// The error of the system.
+        cause: io::Error,
+    },
     /// A sheet cannot be read.
     #[error(transparent)]
     Sheet(#[from] SheetError),

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use serde_json::Value as Json;
-use ulpscope_report::{escape, format_short};
+use ulpscope_report::{escape, format_count, format_short};
 
 /// Width and height of the chart, and its margins.
 const WIDTH: f64 = 640.0;
@@ -29,23 +29,30 @@ pub(crate) struct ChartPoint {
     pub(crate) is_first: bool,
 }
 
-/// Sections of the explanation that are shown.
-const SECTIONS: [&str; 5] = ["where", "how_large", "confidence", "rule", "next"];
+/// Sections of the explanation that are shown beside the first divergence, and those that stand for it where there is none.
+const WITH_FIRST: [&str; 3] = ["how_large", "rule", "next"];
+const WITHOUT_FIRST: [&str; 6] = ["where", "how_large", "confidence", "findings", "rule", "next"];
 
-/// The first screen.
+/// The first screen of the page, from its manifest: the verdict, the first divergence with its numbers, the confidence,
+/// what to do next, the classes.
 pub(crate) fn html(manifest: &Json, points: &[ChartPoint]) -> String {
     let mut html =
         String::from("<div class=\"ulpscope-first-screen\" style=\"font-family: system-ui, sans-serif\">");
     let headline = &manifest["headline"];
     let answer = headline["answer"].as_str().unwrap_or_default();
     html.push_str("<p style=\"font-size: 1.2em\"><strong>");
-    push(answer, &mut html);
+    push(word(manifest, answer_key(answer)), &mut html);
     html.push_str("</strong>: ");
     push(headline["sentence"].as_str().unwrap_or_default(), &mut html);
     html.push_str("</p>");
+    let first = &manifest["first"];
+    if first.is_object() {
+        divergence(manifest, first, &mut html);
+    }
+    let shown: &[&str] = if first.is_object() { &WITH_FIRST } else { &WITHOUT_FIRST };
     for section in manifest["sections"].as_array().into_iter().flatten() {
         let key = section["key"].as_str().unwrap_or_default();
-        if !SECTIONS.contains(&key) {
+        if !shown.contains(&key) {
             continue;
         }
         html.push_str("<p><strong>");
@@ -59,9 +66,137 @@ pub(crate) fn html(manifest: &Json, points: &[ChartPoint]) -> String {
         }
         html.push_str("</p>");
     }
-    chart(points, manifest["error_label"].as_str().unwrap_or_default(), &mut html);
+    classes(manifest, &mut html);
+    chart(points, manifest, &mut html);
     html.push_str("</div>");
     html
+}
+
+/// A word of the manifest's language.
+fn word<'a>(manifest: &'a Json, key: &str) -> &'a str {
+    manifest["words"][key].as_str().unwrap_or_default()
+}
+
+fn answer_key(answer: &str) -> &str {
+    match answer {
+        "run" => "one_run",
+        "agree" | "differ" => answer,
+        _ => "inconclusive",
+    }
+}
+
+/// A class or finding in the manifest's language.
+fn class<'a>(manifest: &'a Json, name: &'a str) -> &'a str {
+    manifest["words"]["classes"][name]["name"].as_str().unwrap_or(name)
+}
+
+/// The first divergence: where it is, the numbers behind it, and how sure it is.
+fn divergence(manifest: &Json, first: &Json, html: &mut String) {
+    let said = |key: &str| word(manifest, key);
+    let text = |field: &str| first[field].as_str().filter(|text| !text.is_empty());
+    let kind = text("kind").unwrap_or_default();
+    let is_rule = kind == "failed";
+    html.push_str("<p style=\"margin-bottom: 0\"><strong>");
+    push(said(if is_rule { "first_failing" } else { "first_divergence" }), html);
+    html.push_str("</strong>");
+    if !is_rule {
+        html.push_str(" (");
+        push(class(manifest, kind), html);
+        html.push(')');
+    }
+    html.push_str("</p><table>");
+    let rank = first["rank"].as_u64().unwrap_or(0) as usize;
+    let other = |field: &str, than: &str| text(field).filter(|value| Some(*value) != text(than));
+    let pass = first["call"].as_u64().is_some() && manifest["kind"] == "comparison";
+    let pass = match text("direction").filter(|_| pass) {
+        Some("backward") => format!(" ({})", said("backward_pass")),
+        Some(_) => format!(" ({})", said("forward_pass")),
+        None => String::new(),
+    };
+    let name = text("name").map(|name| format!("{name}{pass}"));
+    // Rows are in English, and so is why.
+    let is_english = manifest["language"] == "en";
+    let places = [
+        (said("noun"), name.as_deref()),
+        (said("in_golden"), other("golden", "name")),
+        (said("place"), manifest["ranks"][rank]["label"].as_str().filter(|label| !label.is_empty())),
+        (said("module"), text("module")),
+        (said("code"), text("code")),
+        (said("golden_code"), other("golden_code", "code")),
+        (said("entry"), other("entry", "name")),
+        (said("why"), text("why").filter(|_| is_english)),
+    ];
+    for (label, value) in places {
+        if let Some(value) = value {
+            row(label, value, html);
+        }
+    }
+    let number = |field: &str| first[field].as_f64().map(format_short).or(text(field).map(str::to_owned));
+    for (label, field) in [("found", "error"), ("allowed", "expected"), ("inputs", "inputs")] {
+        if let Some(value) = number(field) {
+            row(said(label), &value, html);
+        }
+    }
+    html.push_str("</table>");
+    let ratio =
+        first["error"].as_f64().zip(first["expected"].as_f64()).map(|(error, allowed)| error / allowed);
+    if let Some(ratio) = ratio.filter(|ratio| ratio.is_finite() && *ratio > 1.0) {
+        paragraph(&said("times_allowed").replace("{count}", &times(ratio)), html);
+    }
+    if let Some(confidence) = first["confidence"].as_f64().filter(|_| !is_rule) {
+        let level = match confidence {
+            0.9.. => "very_high",
+            0.7.. => "high",
+            0.5.. => "moderate",
+            _ => "low",
+        };
+        paragraph(&format!("{}: {} ({confidence:.2})", said("confidence"), said(level)), html);
+    }
+    if let Some(calls) = first["downstream"].as_u64().filter(|calls| *calls > 0) {
+        let text = said(if calls == 1 { "inherits" } else { "inherit" });
+        paragraph(&text.replace("{count}", &format_count(calls)), html);
+    }
+    if let Some(verdict) = first["proof"]["verdict"].as_str() {
+        let side = first["proof"]["wrong_side"].as_str();
+        let side = side.map(|side| format!(", {} {side}", said("wrong_in"))).unwrap_or_default();
+        paragraph(&format!("{}: {verdict}{side}", said("replay")), html);
+    }
+}
+
+/// How many times as large, with thousands grouped.
+fn times(ratio: f64) -> String {
+    let short = format_short(ratio);
+    match short.parse::<f64>() {
+        Ok(rounded) if (1e3..1e12).contains(&rounded) => format_count(rounded as u64),
+        _ => short,
+    }
+}
+
+fn row(label: &str, value: &str, html: &mut String) {
+    html.push_str("<tr><td style=\"text-align: left\">");
+    push(label, html);
+    html.push_str("</td><td style=\"text-align: left\"><code>");
+    push(value, html);
+    html.push_str("</code></td></tr>");
+}
+
+fn paragraph(text: &str, html: &mut String) {
+    html.push_str("<p style=\"margin: 0\">");
+    push(text, html);
+    html.push_str("</p>");
+}
+
+/// Calls by class.
+fn classes(manifest: &Json, html: &mut String) {
+    let Some(classes) = manifest["classes"].as_object() else { return };
+    let counted = classes.iter().filter_map(|(name, calls)| {
+        let calls = calls.as_u64().filter(|calls| *calls > 0)?;
+        Some(format!("{} {}", format_count(calls), class(manifest, name)))
+    });
+    let counted: Vec<String> = counted.collect();
+    if !counted.is_empty() {
+        paragraph(&format!("{}: {}", word(manifest, "by_class"), counted.join(", ")), html);
+    }
 }
 
 fn push(text: &str, html: &mut String) {
@@ -69,7 +204,7 @@ fn push(text: &str, html: &mut String) {
 }
 
 /// Errors by order of execution, on a logarithmic scale.
-fn chart(points: &[ChartPoint], label: &str, html: &mut String) {
+fn chart(points: &[ChartPoint], manifest: &Json, html: &mut String) {
     let sizes = points.iter().map(|point| point.error).filter(|error| error.is_finite());
     let most = sizes.fold(0.0, f64::max);
     if most < LEAST {
@@ -85,14 +220,18 @@ fn chart(points: &[ChartPoint], label: &str, html: &mut String) {
     let _ = write!(
         html,
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" style=\"max-width: 100%\" role=\"img\" \
-         aria-label=\"{label} by order of execution\"><g fill=\"currentColor\" font-size=\"10\">",
+         aria-label=\"",
     );
+    let title =
+        format!("{} {}", manifest["error_label"].as_str().unwrap_or_default(), word(manifest, "by_order"));
+    push(&title, html);
+    html.push_str("\"><g fill=\"currentColor\" font-size=\"10\">");
     for power in (low as i32..=high as i32).step_by(3) {
         let at = y(10f64.powi(power));
         let _ = write!(html, "<text x=\"0\" y=\"{:.1}\">1e{power}</text>", at.max(8.0));
     }
     let _ = write!(html, "<text x=\"{LEFT}\" y=\"{}\">", HEIGHT - 3.0);
-    push(&format!("{label} by order of execution, {calls} calls"), html);
+    push(&format!("{title}, {} {}", format_count(calls as u64), word(manifest, "nouns")), html);
     html.push_str("</text></g>");
     let step = points.len().div_ceil(MAX_POINTS).max(1);
     for group in points.chunks(step) {
@@ -126,11 +265,13 @@ fn chart(points: &[ChartPoint], label: &str, html: &mut String) {
         let _ = write!(
             html,
             "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{:.1}\" stroke=\"#d55e00\" stroke-dasharray=\"3 2\" />\
-             <text x=\"{:.1}\" y=\"9\" font-size=\"10\" fill=\"#d55e00\">first divergence, {}</text>",
+             <text x=\"{:.1}\" y=\"9\" font-size=\"10\" fill=\"#d55e00\">",
             HEIGHT - BOTTOM,
             if at > WIDTH / 2.0 { at - 150.0 } else { at + 4.0 },
-            format_short(first.error),
         );
+        let mark = if manifest["kind"] == "run" { "first_finding" } else { "first_divergence" };
+        push(&format!("{}, {}", word(manifest, mark), format_short(first.error)), html);
+        html.push_str("</text>");
     }
     html.push_str("</svg>");
 }
@@ -146,6 +287,7 @@ mod tests {
             "headline": { "answer": "differ", "sentence": "<script>alert(1)</script> & \"x\" differs" },
             "sections": [{ "key": "where", "heading": "Where", "lines": [{ "text": "<b>\u{202e}", "verbatim": false }] }],
             "error_label": "relative error",
+            "words": { "differ": "DIFFER", "first_divergence": "first divergence" },
         });
         let point =
             |at, error| ChartPoint { at, error, expected: Some(1e-7), is_backward: false, is_first: at == 1 };

@@ -10,6 +10,7 @@
 
 mod calls;
 mod comparison;
+mod connections;
 mod details;
 mod dumps;
 mod error;
@@ -23,12 +24,15 @@ mod regions;
 mod result;
 mod rows;
 mod run;
+mod selection;
 mod server;
 mod trends;
+mod words;
 
 pub use comparison::{PageOptions, first_screen_of_result, page_of_result};
+pub use dumps::DumpPlaces;
 pub use error::PageError;
-pub use page::Page;
-pub use result::{MemoryRows, ResultFolder, ResultRows};
+pub use page::{Page, REPORT, place_of_page};
+pub use result::{IndexedSheet, MemoryRows, ResultFolder, ResultRows, RowValues};
 pub use run::page_of_dump;
 pub use server::Server;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
@@ -92,6 +93,15 @@ impl Parts {
             self.add(name.to_owned(), &bytes)?;
         }
         Ok(())
+    }
+
+    /// A part that was added, compressed.
+    pub(crate) fn get(&mut self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let (Some(place), Some(file)) = (self.places.get(name), &mut self.file) else { return Ok(None) };
+        file.flush()?;
+        let mut part = vec![0; place.length];
+        file.get_ref().read_exact_at(&mut part, place.start)?;
+        Ok(Some(part))
     }
 
     /// Ends adding.

@@ -24,14 +24,13 @@ impl UnpairedRegion {
     }
 }
 
-/// The regions of a rank: those that the result names, or else unpaired calls next to each other, in order of execution or
-/// along the flow.
+/// The regions of a rank: those that the result names, then other unpaired calls next to each other, in order of execution
+/// or along the flow.
 pub(crate) fn regions(calls: &[CallRecord], flow: &[FlowSide], of_rank: &Json) -> Vec<UnpairedRegion> {
-    let named = named_regions(calls, of_rank);
-    if !named.is_empty() {
-        return named;
-    }
-    let is_lone = |call: u32| calls[call as usize].side() != "both";
+    let mut named = named_regions(calls, of_rank);
+    let known: BTreeSet<u32> =
+        named.iter().flat_map(|region| region.target.iter().chain(&region.golden)).copied().collect();
+    let is_lone = |call: u32| !known.contains(&call) && calls[call as usize].side() != "both";
     let mut groups = Groups((0..calls.len() as u32).collect());
     for call in 1..calls.len() as u32 {
         if is_lone(call) && is_lone(call - 1) {
@@ -61,12 +60,18 @@ pub(crate) fn regions(calls: &[CallRecord], flow: &[FlowSide], of_rank: &Json) -
             _ => {}
         }
     }
-    found.into_values().collect()
+    named.extend(found.into_values());
+    named
 }
 
-/// The regions that the comparison itself found, by names of calls.
+/// The regions in which divergences lie, by names of calls.
 fn named_regions(calls: &[CallRecord], of_rank: &Json) -> Vec<UnpairedRegion> {
-    let Some(list) = of_rank["regions"].as_array() else { return Vec::new() };
+    let divergences = of_rank["divergences"].as_array().into_iter().flatten();
+    let parted: Vec<&Json> =
+        divergences.map(|divergence| &divergence["region"]).filter(|region| region.is_object()).collect();
+    if parted.is_empty() {
+        return Vec::new();
+    }
     let mut by_name: [HashMap<&str, u32>; 2] = Default::default();
     for (number, call) in (0..).zip(calls) {
         if call.sides[0] {
@@ -76,19 +81,29 @@ fn named_regions(calls: &[CallRecord], of_rank: &Json) -> Vec<UnpairedRegion> {
             by_name[1].insert(call.golden.as_deref().unwrap_or(&call.name), number);
         }
     }
-    let numbers = |names: &Json, side: usize| -> BTreeSet<u32> {
-        let names = names.as_array().into_iter().flatten().filter_map(Json::as_str);
-        names.filter_map(|name| by_name[side].get(name).copied()).collect()
+    let number = |call: &Json, side: usize| {
+        let name = call["name"].as_str().or(call.as_str())?;
+        by_name[side].get(name).copied()
     };
-    let region = |region: &Json| UnpairedRegion {
-        inputs: numbers(&region["inputs"], 0),
-        outputs: numbers(&region["outputs"], 0),
-        target: numbers(&region["target"], 0),
-        golden: numbers(&region["golden"], 1),
-        text: region["text"].as_str().map(str::to_owned),
+    let listed = |of_side: &Json, side: usize| -> BTreeSet<u32> {
+        let lists = [&of_side["computing"], &of_side["others"]];
+        lists.into_iter().filter_map(Json::as_array).flatten().filter_map(|call| number(call, side)).collect()
     };
-    list.iter().map(region).collect()
+    let region = |region: &Json| {
+        let pairs = region["after"].as_array().into_iter().flatten();
+        UnpairedRegion {
+            inputs: pairs.filter_map(|pair| number(&pair[0], 0)).collect(),
+            outputs: number(&region["before"][0], 0).into_iter().collect(),
+            target: listed(&region["target"], 0),
+            golden: listed(&region["golden"], 1),
+            text: Some(DIFFER.to_owned()),
+        }
+    };
+    parted.into_iter().map(region).collect()
 }
+
+/// What became of a region in which a divergence lies.
+const DIFFER: &str = "Their results differ.";
 
 /// Sets of calls, each named by its first.
 struct Groups(Vec<u32>);
@@ -149,15 +164,23 @@ mod tests {
     }
 
     #[test]
-    fn regions_that_the_result_names_come_first() {
-        let named = json!({ "regions": [{
-            "inputs": ["a"], "outputs": ["e", "gone"], "target": ["b", "c"], "golden": ["d"], "text": "agrees",
-        }] });
+    fn regions_of_divergences_come_first() {
+        let call = |name: &str| json!({ "name": name, "at": 0 });
+        let named = json!({ "divergences": [{ "region": null }, { "region": {
+            "target": { "computing": [call("c"), call("e")], "others": [call("b")] },
+            "golden": { "computing": [call("d"), call("e")], "others": [call("gone")] },
+            "after": [[call("a"), call("a")]],
+            "before": [call("e"), call("e")],
+        } }] });
         let found = regions(&calls(), &[], &named);
-        assert_eq!(found.len(), 1);
+        assert_eq!(found.len(), 2);
         assert_eq!(
             found[0].to_json(),
-            json!({ "inputs": [0], "outputs": [4], "target": [1, 2], "golden": [3], "text": "agrees" })
+            json!({
+                "inputs": [0], "outputs": [4], "target": [1, 2, 4], "golden": [3, 4], "text": "Their results differ.",
+            })
         );
+        // What is not in it is a region of its own.
+        assert_eq!((found[1].target.len(), &found[1].golden), (0, &BTreeSet::from([5])));
     }
 }

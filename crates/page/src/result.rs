@@ -3,18 +3,34 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
+use ulpscope_dump::Select;
 use ulpscope_formats::{Access, Bytes};
 use ulpscope_report::page::ColumnValue;
-use ulpscope_report::{Cell, Row, sheet};
+use ulpscope_report::sheet::{IndexedRow, SheetIndex, SheetRow};
+use ulpscope_report::{Cell, Row, SheetFormat, format_count, sheet};
 use ulpscope_session::{bounded_json, quoted};
 
 use crate::error::PageError;
+use crate::rows::CHUNK_ROWS;
+use crate::selection;
 
 /// The common prefix of all schema versions of results.
 const SCHEMA: &str = "ulpscope.compare/";
 
+/// The values of a row, each made when somebody asks for it: most columns of most rows are never looked at.
+pub trait RowValues {
+    /// The value of a column.
+    fn value(&self, column: usize) -> ColumnValue<'_>;
+}
+
+impl RowValues for &[ColumnValue<'_>] {
+    fn value(&self, column: usize) -> ColumnValue<'_> {
+        self.get(column).copied().unwrap_or(ColumnValue::Missing)
+    }
+}
+
 /// Receives the headings and a row.
-pub(crate) type RowReceiver<'a> = dyn FnMut(&[String], &[ColumnValue<'_>]) + 'a;
+pub(crate) type RowReceiver<'a> = dyn FnMut(&[String], &dyn RowValues) + 'a;
 
 /// A result: its document, and the rows of each pair of ranks.
 pub trait ResultRows {
@@ -23,6 +39,25 @@ pub trait ResultRows {
 
     /// Passes on the rows of a pair of ranks, by its number in the document. Returns a note if these are not all rows.
     fn each_row(&self, rank: usize, receive: &mut RowReceiver<'_>) -> Result<Option<String>, PageError>;
+
+    /// Likewise, and returns the sheet, if its rows can be read again from the middle.
+    fn each_row_indexed(
+        &self,
+        rank: usize,
+        receive: &mut RowReceiver<'_>,
+    ) -> Result<(Option<IndexedSheet>, Option<String>), PageError> {
+        Ok((None, self.each_row(rank, receive)?))
+    }
+
+    /// Whether the rows of a pair of ranks can be read again from the middle.
+    fn has_index(&self, _rank: usize) -> bool {
+        false
+    }
+
+    /// What to know of the result itself.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
 
     /// The command that shows all details, if there is one.
     fn view_command(&self) -> Option<String> {
@@ -35,6 +70,71 @@ pub trait ResultRows {
 pub struct ResultFolder {
     path: PathBuf,
     document: Json,
+    notes: Vec<String>,
+}
+
+/// A sheet whose rows are read on request.
+#[derive(Debug)]
+pub struct IndexedSheet {
+    index: SheetIndex,
+    is_native: bool,
+}
+
+impl IndexedSheet {
+    pub(crate) fn columns(&self) -> &[String] {
+        self.index.columns()
+    }
+
+    /// Passes on the rows of a chunk.
+    pub(crate) fn each_row_of(&self, chunk: usize, receive: &mut RowReceiver<'_>) -> Result<(), PageError> {
+        let kinds = TextColumns::of(self.columns(), self.is_native);
+        self.index.each_row_of(chunk, &mut |columns, row| {
+            receive(columns, &SheetValues { row, kinds: &kinds });
+        })?;
+        Ok(())
+    }
+}
+
+/// Which columns of a sheet hold text, whatever it looks like.
+struct TextColumns {
+    is_text: Vec<bool>,
+    is_native: bool,
+}
+
+impl TextColumns {
+    fn of(columns: &[String], is_native: bool) -> TextColumns {
+        TextColumns { is_text: columns.iter().map(|column| is_text(column)).collect(), is_native }
+    }
+}
+
+/// The texts of a row.
+trait RowTexts {
+    fn text(&self, column: usize) -> &str;
+}
+
+impl RowTexts for IndexedRow<'_> {
+    fn text(&self, column: usize) -> &str {
+        IndexedRow::text(self, column)
+    }
+}
+
+impl RowTexts for SheetRow {
+    fn text(&self, column: usize) -> &str {
+        if column < self.len() { &self[column] } else { "" }
+    }
+}
+
+/// A row of a sheet.
+struct SheetValues<'a, R> {
+    row: &'a R,
+    kinds: &'a TextColumns,
+}
+
+impl<R: RowTexts> RowValues for SheetValues<'_, R> {
+    fn value(&self, column: usize) -> ColumnValue<'_> {
+        let is_text = self.kinds.is_text.get(column).copied().unwrap_or(true);
+        value_of_text(is_text, self.row.text(column), self.kinds.is_native)
+    }
 }
 
 impl ResultFolder {
@@ -45,7 +145,7 @@ impl ResultFolder {
         let document = bounded_json::read(&bytes, expected).map_err(|error| error.in_file(path))?;
         match document["schema"].as_str() {
             Some(schema) if schema.starts_with(SCHEMA) => {
-                Ok(ResultFolder { path: path.to_owned(), document })
+                Ok(ResultFolder { path: path.to_owned(), document, notes: Vec::new() })
             }
             found => Err(PageError::Result {
                 path: path.to_owned(),
@@ -57,15 +157,36 @@ impl ResultFolder {
         }
     }
 
-    /// The sheet of a pair of ranks, if it is beside the document. The document may have been moved with its folder, and
-    /// names of others lead nowhere else.
+    /// Some steps and ranks of the result alone.
+    pub fn select(mut self, select: &Select) -> Result<ResultFolder, PageError> {
+        self.notes = selection::narrow(&self.path, &mut self.document, select)?;
+        Ok(self)
+    }
+
+    /// The sheets that the result names for a pair of ranks. The document may have been moved with its folder, and names
+    /// of others lead nowhere else. Sheets of other comparisons may be in that folder, too.
+    fn sheets(&self, rank: usize) -> impl Iterator<Item = PathBuf> {
+        let files = self.document["ranks"][rank]["files"].as_array().into_iter().flatten();
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let names = files.filter_map(|file| Path::new(file.as_str()?).file_name());
+        names.map(|name| folder.join(name)).filter(|path| SheetFormat::of_extension(path).is_some())
+    }
+
+    /// The first of them that is there.
     fn sheet(&self, rank: usize) -> Option<PathBuf> {
-        let files = self.document["ranks"][rank]["files"].as_array()?;
-        let folder = self.path.parent()?;
-        let names = files.iter().filter_map(|file| Path::new(file.as_str()?).file_name());
-        names.map(|name| folder.join(name)).find(|path| {
-            ulpscope_report::SheetFormat::of_extension(path).is_some()
-                && path.symlink_metadata().is_ok_and(|kind| kind.is_file())
+        self.sheets(rank).find(|path| path.symlink_metadata().is_ok_and(|kind| kind.is_file()))
+    }
+
+    /// What to know if a sheet does not have the rows that the result counts.
+    fn other_rows(&self, rank: usize, path: &Path, rows: u64) -> Option<String> {
+        let expected = self.document["ranks"][rank]["rows"].as_u64()?;
+        (expected != rows).then(|| {
+            format!(
+                "{} has {} rows, and the result counts {}: it was changed or cut off; compare again for all rows",
+                path.display(),
+                format_count(rows),
+                format_count(expected)
+            )
         })
     }
 }
@@ -76,15 +197,40 @@ impl ResultRows for ResultFolder {
     }
 
     fn each_row(&self, rank: usize, receive: &mut RowReceiver<'_>) -> Result<Option<String>, PageError> {
+        Ok(self.each_row_indexed(rank, receive)?.1)
+    }
+
+    fn each_row_indexed(
+        &self,
+        rank: usize,
+        receive: &mut RowReceiver<'_>,
+    ) -> Result<(Option<IndexedSheet>, Option<String>), PageError> {
         let is_native = self.document["style"] == "native";
-        let Some(path) = self.sheet(rank) else { return Ok(self.kept_rows(rank, receive)) };
+        let Some(path) = self.sheet(rank) else { return Ok((None, self.kept_rows(rank, receive))) };
+        let mut kinds: Option<TextColumns> = None;
+        if SheetFormat::of_extension(&path) == Some(SheetFormat::Csv) {
+            let index = SheetIndex::of(&path, CHUNK_ROWS, &mut |columns, row| {
+                let kinds = kinds.get_or_insert_with(|| TextColumns::of(columns, is_native));
+                receive(columns, &SheetValues { row, kinds });
+            })?;
+            let note = self.other_rows(rank, &path, index.rows());
+            return Ok((Some(IndexedSheet { index, is_native }), note));
+        }
+        let mut rows = 0;
         sheet::each_row(&path, &mut |columns, row| {
-            let texts = columns.iter().zip(row.iter());
-            let values: Vec<ColumnValue<'_>> =
-                texts.map(|(column, text)| value_of_text(column, text, is_native)).collect();
-            receive(columns, &values);
+            let kinds = kinds.get_or_insert_with(|| TextColumns::of(columns, is_native));
+            rows += 1;
+            receive(columns, &SheetValues { row: &row, kinds });
         })?;
-        Ok(None)
+        Ok((None, self.other_rows(rank, &path, rows)))
+    }
+
+    fn has_index(&self, rank: usize) -> bool {
+        self.sheet(rank).is_some_and(|path| SheetFormat::of_extension(&path) == Some(SheetFormat::Csv))
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     fn view_command(&self) -> Option<String> {
@@ -102,13 +248,18 @@ impl ResultFolder {
         for row in rows.iter().filter_map(Json::as_object) {
             let columns: Vec<String> = row.keys().cloned().collect();
             let values: Vec<ColumnValue<'_>> = row.values().map(value_of_json).collect();
-            receive(&columns, &values);
+            receive(&columns, &values.as_slice());
         }
+        let name = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let missing = match self.sheets(rank).find_map(name) {
+            Some(name) => format!("{name}, the sheet with all {} rows, is not beside", format_count(all)),
+            None => format!("no sheet with all {} rows is named in", format_count(all)),
+        };
         (all > rows.len() as u64).then(|| {
             format!(
-                "the sheet with all {all} rows is not beside {}: the page shows {} that differ",
+                "{missing} {}: the page shows {} that differ; put the sheet back, or compare again with -o",
                 self.path.display(),
-                rows.len()
+                format_count(rows.len() as u64)
             )
         })
     }
@@ -156,11 +307,11 @@ pub(crate) fn is_text(column: &str) -> bool {
 
 /// A cell of a sheet. In the native style the column says what it is. Elsewhere text is a number if the number prints as
 /// the same text, so that no digit is lost.
-fn value_of_text<'a>(column: &str, text: &'a str, is_native: bool) -> ColumnValue<'a> {
+fn value_of_text(is_text: bool, text: &str, is_native: bool) -> ColumnValue<'_> {
     if text.is_empty() {
         return ColumnValue::Missing;
     }
-    if is_text(column) {
+    if is_text {
         return ColumnValue::Text(text);
     }
     match text.parse::<f64>() {
@@ -195,7 +346,7 @@ impl ResultRows for MemoryRows<'_> {
             let texts: Vec<String> = row.cells.iter().map(text_of_cell).collect();
             let cells = row.cells.iter().zip(&texts);
             let values: Vec<ColumnValue<'_>> = cells.map(|(cell, text)| value_of_cell(cell, text)).collect();
-            receive(columns, &values);
+            receive(columns, &values.as_slice());
         }
         Ok(None)
     }

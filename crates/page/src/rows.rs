@@ -5,6 +5,7 @@ use std::io;
 use ulpscope_report::page::{ColumnBuilder, ColumnValue};
 
 use crate::parts::Parts;
+use crate::result::RowValues;
 
 /// Rows in a chunk: a few hundred kilobytes for a column of numbers.
 pub(crate) const CHUNK_ROWS: usize = 1 << 15;
@@ -18,12 +19,29 @@ pub(crate) struct ColumnNames {
 }
 
 impl ColumnNames {
-    fn number(&mut self, name: &str) -> usize {
+    pub(crate) fn number(&mut self, name: &str) -> usize {
         self.names.iter().position(|known| known == name).unwrap_or_else(|| {
             self.names.push(name.to_owned());
             self.numbers.push(false);
             self.names.len() - 1
         })
+    }
+}
+
+/// Rows whose values say which columns hold numbers, where not all rows are looked at: the first, and some of all.
+const SAMPLED: u64 = 4096;
+const SAMPLE_STEP: u64 = 64;
+
+impl ColumnNames {
+    /// Looks at a row of a rank whose rows are not stored.
+    pub(crate) fn sample(&mut self, row: u64, headings: &[String], values: &dyn RowValues) {
+        if row >= SAMPLED && !row.is_multiple_of(SAMPLE_STEP) {
+            return;
+        }
+        for (at, name) in headings.iter().enumerate() {
+            let column = self.number(name);
+            self.numbers[column] |= matches!(values.value(at), ColumnValue::Number(_));
+        }
     }
 }
 
@@ -48,7 +66,7 @@ impl<'a> RowChunks<'a> {
     }
 
     /// Adds a row.
-    pub(crate) fn push(&mut self, headings: &[String], values: &[ColumnValue<'_>]) {
+    pub(crate) fn push(&mut self, headings: &[String], values: &dyn RowValues) {
         if self.failed.is_err() {
             return;
         }
@@ -57,14 +75,15 @@ impl<'a> RowChunks<'a> {
             self.headings = (headings.to_vec(), numbers);
         }
         self.builders.resize_with(self.columns.names.len(), ColumnBuilder::default);
-        for (value, &column) in values.iter().zip(&self.headings.1) {
+        for (at, &column) in self.headings.1.iter().enumerate() {
+            let value = values.value(at);
             let builder = &mut self.builders[column];
             // A column that this row is the first to have.
             while builder.len() < self.filled {
                 builder.push(ColumnValue::Missing);
             }
             self.columns.numbers[column] |= matches!(value, ColumnValue::Number(_));
-            builder.push(*value);
+            builder.push(value);
         }
         self.filled += 1;
         self.rows += 1;

@@ -10,26 +10,26 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ulpscope_report::page::Template;
 
+use crate::connections::{Admission, Connections};
 use crate::error::PageError;
 use crate::page::Page;
 
 /// Bytes of a request line and its headers.
 const MAX_REQUEST: u64 = 16 << 10;
 
-/// Connections at a time: more than a browser opens.
-const MAX_CONNECTIONS: usize = 64;
-
-/// A connection without requests is closed.
+/// A connection without a whole request is closed, and one that takes nothing of its answer.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// What is read of a request that is refused, at most.
 const MAX_DRAINED: u64 = 1 << 20;
 const DRAINING: Duration = Duration::from_secs(1);
+
+/// After a connection that the system could not make, such as for lack of file handles.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Headers of every answer. Nothing is loaded from elsewhere, framed, cached or told to others.
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
@@ -50,7 +50,7 @@ struct Served {
     html: String,
     token: String,
     hosts: [String; 2],
-    connections: AtomicUsize,
+    connections: Arc<Connections>,
 }
 
 impl std::fmt::Debug for Server {
@@ -63,7 +63,8 @@ impl Server {
     /// Listens on loopback; at a free port, if 0.
     pub fn of(page: Page, port: u16) -> Result<Server, PageError> {
         let template = Template::built()?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .map_err(|cause| PageError::Port { port, cause })?;
         let address = listener.local_addr()?;
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -74,7 +75,7 @@ impl Server {
             page,
             token,
             hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")],
-            connections: AtomicUsize::new(0),
+            connections: Arc::default(),
         };
         Ok(Server { listener, served: Arc::new(served), address })
     }
@@ -87,17 +88,20 @@ impl Server {
     /// Answers requests, on threads of its own, until the process ends.
     pub fn start(self) {
         std::thread::spawn(move || {
-            for stream in self.listener.incoming().flatten() {
-                let served = Arc::clone(&self.served);
-                if served.connections.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
-                    served.connections.fetch_sub(1, Ordering::SeqCst);
+            for stream in self.listener.incoming() {
+                let Ok(stream) = stream else {
+                    std::thread::sleep(PAUSE);
                     continue;
-                }
-                std::thread::spawn(move || {
+                };
+                let served = Arc::clone(&self.served);
+                let Ok(admission) = Connections::admit(&served.connections, &stream) else { continue };
+                let answering = std::thread::Builder::new().spawn(move || {
                     // A connection that breaks concerns nobody else.
-                    let _ = served.converse(&stream);
-                    served.connections.fetch_sub(1, Ordering::SeqCst);
+                    let _ = served.converse(&stream, &admission);
                 });
+                if answering.is_err() {
+                    std::thread::sleep(PAUSE);
+                }
             }
         });
     }
@@ -127,12 +131,13 @@ impl HttpAnswer {
 
 impl Served {
     /// Answers the requests of a connection.
-    fn converse(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(IDLE))?;
+    fn converse(&self, stream: &TcpStream, admission: &Admission) -> io::Result<()> {
         stream.set_write_timeout(Some(IDLE))?;
         stream.set_nodelay(true)?;
-        let mut reader = BufReader::new(stream);
+        let mut reader = BufReader::new(TimedReader { stream, until: Instant::now() + IDLE });
         loop {
+            admission.answers(false);
+            reader.get_mut().until = Instant::now() + IDLE;
             let request = match read_request(&mut reader)? {
                 None => return Ok(()),
                 Some(Err(status)) => {
@@ -141,6 +146,7 @@ impl Served {
                 }
                 Some(Ok(request)) => request,
             };
+            admission.answers(true);
             let closes = request.closes || request.method != "GET";
             send(stream, &self.answer(&request), closes)?;
             if closes {
@@ -175,8 +181,31 @@ impl Served {
             // A column without any value. Browsers report 404 as an error.
             Ok(None) if is_column(name) => HttpAnswer { status: "204 No Content", kind, body: Vec::new() },
             Ok(None) => HttpAnswer::refusal("404 Not Found"),
-            Err(_) => HttpAnswer::refusal("500 Internal Server Error"),
+            // The page shows why.
+            Err(why) => HttpAnswer {
+                status: "503 Service Unavailable",
+                kind: "text/plain; charset=utf-8",
+                body: why.into_bytes(),
+            },
         }
+    }
+}
+
+/// Reads until a moment: a request that comes byte by byte has no more time than one that does not come.
+struct TimedReader<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Read for TimedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        let mut stream = self.stream;
+        stream.read(buffer)
     }
 }
 

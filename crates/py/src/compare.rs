@@ -7,24 +7,31 @@ use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString};
 use ulpscope_compare::{CompareError, Progress, Prover};
-use ulpscope_dump::Select;
-use ulpscope_session::{Language, MappingFiles, MemoryOutputs, NumberRanges, Request, execute};
+use ulpscope_dump::{Error, Select};
+use ulpscope_session::units::{Elsewhere, EngineSettings, Located, ResultFolders};
+use ulpscope_session::{
+    Language, MappingFiles, MemoryOutputs, MemorySink, NumberRanges, Request, Threads, execute,
+};
 
 use crate::comparison::Comparison;
 use crate::errors::{shown, to_python};
 use crate::interrupt::{Stop, abandonable};
 use crate::prover::PythonProver;
+use crate::units::PythonDispatcher;
 
 /// Compares two dumps: target, the suspected side, with golden, the trusted one. Each is a path to the output of a
 /// tool: a dump's folder, a step or rank of it, a dump.json, a .pkl, a folder of tensors, a checkpoint.
 /// step and rank select: 3, [0, "2-4"] or "0,2-4". noise is a second golden run: differences of the size found
 /// between it and golden count as noise. target_data and golden_data are the folders of the tensors, if they are not
 /// beside the dump.json or .pkl. prove replays blamed calls in raised precision, to prove or refute the verdict.
+/// parallel says how the ranks of target share the work of golden's one process: "tp=2,dp=4".
+/// engine: "threads", or "ray" to compare ranks as tasks of the Ray cluster at address; located: "auto" or a map, if
+/// every node has ranks of its own.
 #[pyfunction]
 #[pyo3(signature = (
     target, golden, *, style = "native", r#match = None, step = None, rank = None, data_mapping = None,
     cell_mapping = None, layer_mapping = None, noise = None, target_data = None, golden_data = None,
-    prove = false
+    prove = false, engine = "threads", address = None, located = None, parallel = None
 ))]
 #[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]
 pub(crate) fn compare(
@@ -42,6 +49,10 @@ pub(crate) fn compare(
     target_data: Option<PathBuf>,
     golden_data: Option<PathBuf>,
     prove: bool,
+    engine: &str,
+    address: Option<String>,
+    located: Option<PathBuf>,
+    parallel: Option<&str>,
 ) -> PyResult<Comparison> {
     let wrong = |error: String| PyValueError::new_err(error);
     let request = Request {
@@ -54,14 +65,29 @@ pub(crate) fn compare(
         mapping: MappingFiles { data: data_mapping, cell: cell_mapping.map(Some), layer: layer_mapping },
         stack_column: false,
         noise,
+        parallel: parallel.map(|axes| axes.parse().map_err(|error| wrong(format!("{error}")))).transpose()?,
         select: Select { steps: Numbers::chosen(step), ranks: Numbers::chosen(rank) },
         language: Language::of_environment().map_err(wrong)?,
     };
     let stop = Stop::default();
+    let located = Engine::of(engine, prove, address.is_some() || located.is_some())?.located(located)?;
+    let dispatcher = match &located {
+        Some(_) => {
+            let settings = EngineSettings { address, ..EngineSettings::default() };
+            Some(PythonDispatcher::new(py, &settings, Arc::clone(&stop))?)
+        }
+        None => None,
+    };
     let prover = prove.then(|| PythonProver::new(py, Arc::clone(&stop))).transpose()?;
     let compared = abandonable(py, stop, move |stop| {
         let prover = prover.as_ref().map(|prover| prover as &dyn Prover);
-        execute(request, &MemoryOutputs, &Stoppable(stop.clone()), prover)
+        if let (Some(located), Some(dispatcher)) = (located, &dispatcher) {
+            let folders = ResultFolders { results: None, formats: &[] };
+            let elsewhere = Elsewhere::<MemorySink>::new(dispatcher, &request, located, folders, false);
+            return execute(request, &elsewhere.map_err(Error::whole)?);
+        }
+        let progress = Stoppable(stop.clone());
+        execute(request, &Threads { outputs: &MemoryOutputs, progress: &progress, prover })
     })?
     .map_err(to_python)?;
     // If nothing could be compared there is no result to return.
@@ -70,6 +96,34 @@ pub(crate) fn compare(
         return Err(first.map_or_else(|| wrong("no step or rank is on both sides".to_owned()), of_compare));
     }
     Ok(Comparison::of(compared))
+}
+
+/// Where a comparison runs.
+enum Engine {
+    Threads,
+    Ray,
+}
+
+impl Engine {
+    fn of(name: &str, prove: bool, has_place: bool) -> PyResult<Engine> {
+        let wrong = |text: String| Err(PyValueError::new_err(text));
+        match name {
+            "threads" if has_place => wrong("address and located are for engine=\"ray\"".to_owned()),
+            "threads" => Ok(Engine::Threads),
+            "ray" if prove => wrong("prove runs in this process: leave engine out".to_owned()),
+            "ray" => Ok(Engine::Ray),
+            _ => wrong(format!("engine: expected \"threads\" or \"ray\", found {name:?}")),
+        }
+    }
+
+    /// Where the dumps are, if nodes read them.
+    fn located(self, named: Option<PathBuf>) -> PyResult<Option<Located>> {
+        match (self, named) {
+            (Engine::Threads, _) => Ok(None),
+            (Engine::Ray, None) => Ok(Some(Located::Shared)),
+            (Engine::Ray, Some(word)) => Located::parse(&word).map(Some).map_err(to_python),
+        }
+    }
 }
 
 /// Tells a comparison to stop.
@@ -137,6 +191,7 @@ impl Numbers {
 fn of_compare(error: CompareError) -> PyErr {
     match error {
         CompareError::Dump(error) => to_python(error),
+        CompareError::Elsewhere(why) => PyOSError::new_err(shown(why)),
         CompareError::Write(error) => PyOSError::new_err(shown(error.to_string())),
     }
 }

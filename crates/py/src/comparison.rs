@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
 use serde_json::Value as Json;
 use ulpscope_formats::file::Unfinished;
-use ulpscope_page::{MemoryRows, first_screen_of_result};
+use ulpscope_page::{MemoryRows, PageError, first_screen_of_result, place_of_page};
 use ulpscope_report::{Cell, Emphasis, Record, Row, SheetFormat, Table, Terminal, escape, json};
 use ulpscope_session::explanation::Explanation;
 use ulpscope_session::result_json::{RankExtras, document};
@@ -140,8 +140,8 @@ impl Comparison {
     }
 }
 
-/// The field of the document that changes when the same dumps are compared again.
-const SECONDS: &str = "seconds";
+/// The fields of the document that change when the same dumps are compared again: how long it took, and where it ran.
+const CIRCUMSTANCES: [&str; 2] = ["seconds", "directory"];
 
 impl Outcome {
     /// Everything except the document.
@@ -169,7 +169,7 @@ impl Outcome {
     fn identity(&self) -> Vec<u8> {
         let mut document = self.document.clone();
         if let Json::Object(fields) = &mut document {
-            fields.remove(SECONDS);
+            fields.retain(|name, _| !CIRCUMSTANCES.contains(&name.as_str()));
         }
         let mut bytes = document.packed();
         self.pack_the_rest(&mut bytes);
@@ -371,18 +371,26 @@ impl Comparison {
         Ok(text)
     }
 
-    /// Everything as one html page, which needs no network; also written to path if given. dumps: whether stacks, data
-    /// flow and values of tensors are read from the dumps, if they are still there.
+    /// Writes everything as one html page, which needs no network; in a folder, as report.html. Nothing but a page is
+    /// replaced. Without a path, returns the page as text. dumps:
+    /// whether stacks, data flow and values of tensors are read from the dumps, if they are still there.
     #[pyo3(signature = (path = None, *, dumps = true))]
-    fn to_html(&self, py: Python<'_>, path: Option<PathBuf>, dumps: bool) -> PyResult<String> {
-        let made = py.detach(|| comparison_page::html(&self.outcome.rows_of_page(), dumps));
-        let html = made.map_err(|error| PyOSError::new_err(shown(error.to_string())))?;
-        if let Some(path) = path {
-            self.write(py, &path, |unfinished| {
-                std::io::Write::write_all(&mut unfinished.file(), html.as_bytes())
-            })?;
-        }
-        Ok(html)
+    fn to_html(&self, py: Python<'_>, path: Option<PathBuf>, dumps: bool) -> PyResult<Option<String>> {
+        let failed = |error: PageError| PyOSError::new_err(shown(error.to_string()));
+        let path = path.map(|path| place_of_page(&path)).transpose().map_err(failed)?;
+        let page =
+            py.detach(|| comparison_page::page(&self.outcome.rows_of_page(), dumps)).map_err(failed)?;
+        let Some(path) = path else {
+            return py.detach(|| comparison_page::html(&page)).map(Some).map_err(failed);
+        };
+        self.write(py, &path, |unfinished| {
+            let out = std::io::BufWriter::new(unfinished.file());
+            page.write(out).map_err(|error| match error {
+                PageError::Write(error) => error,
+                other => std::io::Error::other(other.to_string()),
+            })
+        })?;
+        Ok(None)
     }
 
     /// The rows as a pandas DataFrame.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use ulpscope_dump::operators::ApiName;
 use ulpscope_dump::{Argument, Content, Dump, Rank, Select, TensorEntry};
 use ulpscope_formats::json::Json;
 use ulpscope_kernels::SUMMARY_KEYS;
@@ -59,7 +60,7 @@ pub(crate) struct DumpCall {
 /// Whether the results of a function, `empty_like`, are uninitialised memory.
 #[pyfunction]
 pub(crate) fn returns_blank(function: &str) -> bool {
-    ulpscope_dump::returns_blank(function)
+    ApiName { namespace: "Torch", function }.returns_blank()
 }
 
 /// Opens the ranks of a dump, in order of steps and ranks. Returns them, and what could not be read.

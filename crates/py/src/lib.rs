@@ -34,6 +34,7 @@ mod restore;
 mod result_bytes;
 mod sheets;
 mod stats;
+mod units;
 
 use pyo3::prelude::*;
 
@@ -72,6 +73,8 @@ mod _core {
     use crate::sheets::write_sheet;
     #[pymodule_export]
     use crate::stats::{Stats, recorded_statistics, stats};
+    #[pymodule_export]
+    use crate::units::{UnitQueue, answer_unit, find_dump};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals)]

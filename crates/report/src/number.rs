@@ -18,6 +18,19 @@ pub fn format_number(value: f64) -> String {
     layout(&format!("{value:.*e}", TABLE_DIGITS - 1), TABLE_DIGITS as i32)
 }
 
+/// A count for a sentence: thousands grouped, `21,700`.
+pub fn format_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A number for a sentence: three significant digits.
 pub fn format_short(value: f64) -> String {
     format_digits(value, 3)

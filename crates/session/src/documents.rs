@@ -53,12 +53,12 @@ impl Written {
             if let Some(text) = advisor::text(compared, rank, outcome) {
                 let label = rank_name(rank, several).replace(' ', "_");
                 let name = if label.is_empty() { "advisor".to_owned() } else { format!("advisor_{label}") };
-                self.add(outputs.path(folder, &name, "txt"), &escape::lines(&text));
+                self.add(outputs, outputs.path(folder, &name, "txt"), &escape::lines(&text));
             }
         }
         if diff_analyze {
             let analysis = json::document(&diff_analyze::document(compared));
-            self.add(outputs.path(folder, "diff_analyze", "json"), &analysis);
+            self.add(outputs, outputs.path(folder, "diff_analyze", "json"), &analysis);
         }
         // Always written: `explain` needs it.
         let path = folder.join("result.json");
@@ -68,8 +68,12 @@ impl Written {
         }
     }
 
-    fn add(&mut self, path: PathBuf, text: &str) {
-        match write_beside(&path, text) {
+    fn add(&mut self, outputs: &FileOutputs, path: PathBuf, text: &str) {
+        let written = match outputs.is_final() {
+            true => write_text(&path, text).map(|()| path.clone()).map_err(io::Error::other),
+            false => write_beside(&path, text),
+        };
+        match written {
             Ok(path) => self.files.push(path),
             Err(error) => self.failures.push(format!("{}: {error}", path.display())),
         }

@@ -159,8 +159,7 @@ impl Explanation {
         outcome: &RankOutcome,
         first: &Divergence,
     ) {
-        let mut broke = limitations::first_notes(compared);
-        broke.extend(most_not_judged(compared));
+        let mut broke = limitations::first_statements(compared, most_not_judged(compared));
         broke.extend(cause::statements(rank.step, outcome, first));
         self.add(Heading::WhatBroke, broke);
         let region = region::of(first);
@@ -206,7 +205,9 @@ impl Explanation {
             Some((outcome, _)) => outcome.classes.unwrap_or_default(),
             None => compared.classes().unwrap_or_default(),
         };
+        let is_forward_only = matches!(compared.agreement, Agreement::Agrees { forward_only: Some(_), .. });
         let mut said = vec![match compared.agreement.answer() {
+            Answer::Agree if is_forward_only => Statement::ForwardPassesAgree,
             Answer::Agree => Statement::RunsAgree,
             Answer::Differ => Statement::NoErrorOnThisRank,
             Answer::Inconclusive => Statement::Inconclusive(compared.agreement.clone()),
@@ -227,10 +228,10 @@ impl Explanation {
             said.extend(reservations(compared));
         }
         match compared.agreement.answer() {
-            Answer::Agree => said.extend(limitations::first_notes(compared)),
-            Answer::Differ | Answer::Inconclusive => {
-                let first = limitations::first_notes(compared).into_iter().chain(most_not_judged(compared));
-                said.splice(0..0, first.collect::<Vec<Statement>>());
+            Answer::Agree if !is_forward_only => limitations::add_to_agreement(compared, &mut said),
+            Answer::Agree | Answer::Differ | Answer::Inconclusive => {
+                let first = limitations::first_statements(compared, most_not_judged(compared));
+                said.splice(0..0, first);
             }
         }
         self.add(Heading::WhatBroke, said);

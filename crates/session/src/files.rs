@@ -11,8 +11,11 @@ use ulpscope_report::{Row as SheetRow, SheetFormat, SheetWriter};
 use crate::style_name::StyleName;
 use crate::timestamp;
 
-/// Differing rows kept for `result.json`; the sheet has all of them.
+/// Differing rows of a rank kept for `result.json`; the sheet has all of them.
 const MAX_KEPT_ROWS: usize = 1000;
+
+/// Those of all ranks together, so that memory does not grow with the number of ranks.
+const MAX_ROWS_IN_ALL: usize = 20_000;
 
 /// The sheets of a comparison.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub struct FileOutputs {
     timestamp: String,
     style: StyleName,
     formats: Vec<SheetFormat>,
+    /// Whether sheets replace those of the same name.
+    is_final: bool,
 }
 
 /// The unfinished sheets of one pair of ranks. A sheet that cannot be written does not end the comparison: the error is
@@ -33,35 +38,38 @@ pub struct FileSink {
     pub(crate) columns: Vec<String>,
     /// The first differing rows.
     pub(crate) kept: Vec<Row>,
+    max_kept: usize,
 }
 
 /// One sheet.
 enum Sheet {
-    /// The headings are not known yet.
-    Wanted(PathBuf, SheetFormat),
+    /// The headings are not known yet. The last says whether it takes its name even if there is such a file.
+    Wanted(PathBuf, SheetFormat, bool),
     /// Being written.
-    Open(PathBuf, Unfinished, Box<dyn SheetWriter>),
+    Open(PathBuf, Unfinished, Box<dyn SheetWriter>, bool),
     /// Could not be written.
     Failed(io::Error),
+    /// Has its final name.
+    Finished(PathBuf),
 }
 
 impl Sheet {
     fn open(&mut self, columns: &[String]) {
-        let Sheet::Wanted(path, format) = self else { return };
-        let (path, format) = (std::mem::take(path), *format);
+        let Sheet::Wanted(path, format, is_final) = self else { return };
+        let (path, format, is_final) = (std::mem::take(path), *format, *is_final);
         let create = || {
             let unfinished = Unfinished::create(&path)?;
             let writer = format.open(unfinished.file().try_clone()?, columns)?;
             Ok((unfinished, writer))
         };
         *self = match create() {
-            Ok((unfinished, writer)) => Sheet::Open(path, unfinished, writer),
+            Ok((unfinished, writer)) => Sheet::Open(path, unfinished, writer, is_final),
             Err(error) => Sheet::Failed(named(&path, error)),
         };
     }
 
     fn row(&mut self, row: &SheetRow) {
-        if let Sheet::Open(path, _, writer) = self
+        if let Sheet::Open(path, _, writer, _) = self
             && let Err(error) = writer.row(row)
         {
             *self = Sheet::Failed(named(path, error));
@@ -73,9 +81,13 @@ impl Sheet {
         match self {
             Sheet::Wanted(..) => Ok(None),
             Sheet::Failed(error) => Err(error),
-            Sheet::Open(path, unfinished, writer) => {
-                let finished = writer.finish().and_then(|()| unfinished.finish_beside());
-                finished.map(Some).map_err(|error| named(&path, error))
+            Sheet::Finished(path) => Ok(Some(path)),
+            Sheet::Open(path, unfinished, writer, is_final) => {
+                let name = || match is_final {
+                    true => unfinished.finish().map(|()| path.clone()),
+                    false => unfinished.finish_beside(),
+                };
+                writer.finish().and_then(|()| name()).map(Some).map_err(|error| named(&path, error))
             }
         }
     }
@@ -85,7 +97,17 @@ impl FileOutputs {
     /// Sheets in these formats, named after the current time. Without a folder, none.
     pub fn new(folder: Option<PathBuf>, style: StyleName, formats: Vec<SheetFormat>) -> FileOutputs {
         let timestamp = timestamp::now(folder.as_deref());
-        FileOutputs { folder, timestamp, style, formats }
+        FileOutputs { folder, timestamp, style, formats, is_final: false }
+    }
+
+    /// Sheets named after a time that is known. One of an earlier attempt is replaced.
+    pub fn named(
+        folder: Option<PathBuf>,
+        style: StyleName,
+        formats: Vec<SheetFormat>,
+        timestamp: &str,
+    ) -> FileOutputs {
+        FileOutputs { folder, timestamp: timestamp.to_owned(), style, formats, is_final: true }
     }
 
     pub(crate) fn folder(&self) -> Option<&Path> {
@@ -109,6 +131,11 @@ impl FileOutputs {
         format!("{stem}_{}", self.timestamp)
     }
 
+    /// Whether files replace those of the same name, which an earlier start of the same comparison wrote.
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_final
+    }
+
     /// The path of another file of this comparison.
     pub(crate) fn path(&self, folder: &Path, name: &str, suffix: &str) -> PathBuf {
         folder.join(format!("{name}_{}.{suffix}", self.timestamp))
@@ -122,11 +149,13 @@ impl Outputs for FileOutputs {
         let stem = self.stem(pair);
         let sheets = self.folder.iter().flat_map(|folder| {
             let wanted = |format: &SheetFormat| {
-                Sheet::Wanted(folder.join(format!("{stem}.{}", format.name())), *format)
+                let path = folder.join(format!("{stem}.{}", format.name()));
+                Sheet::Wanted(path, *format, self.is_final)
             };
             self.formats.iter().map(wanted)
         });
-        Ok(FileSink { sheets: sheets.collect(), columns: Vec::new(), kept: Vec::new() })
+        let max_kept = MAX_KEPT_ROWS.min(MAX_ROWS_IN_ALL / pair.pairs.max(1));
+        Ok(FileSink { sheets: sheets.collect(), columns: Vec::new(), kept: Vec::new(), max_kept })
     }
 }
 
@@ -138,7 +167,7 @@ impl Sink for FileSink {
     }
 
     fn row(&mut self, row: Row) -> io::Result<()> {
-        if matches!(row.verdict, Verdict::Fail | Verdict::Warn) && self.kept.len() < MAX_KEPT_ROWS {
+        if matches!(row.verdict, Verdict::Fail | Verdict::Warn) && self.kept.len() < self.max_kept {
             self.kept.push(row.clone());
         }
         let row = SheetRow { cells: row.cells, emphasis: row.emphasis };
@@ -152,9 +181,21 @@ impl Sink for FileSink {
 }
 
 impl FileSink {
+    /// The sheets that were written elsewhere, and what could not be written there.
+    pub(crate) fn written(
+        columns: Vec<String>,
+        kept: Vec<Row>,
+        files: Vec<PathBuf>,
+        failures: Vec<String>,
+    ) -> FileSink {
+        let failures = failures.into_iter().map(|why| Sheet::Failed(io::Error::other(why)));
+        let sheets = files.into_iter().map(Sheet::Finished).chain(failures).collect();
+        FileSink { sheets, columns, kept, max_kept: 0 }
+    }
+
     fn first_sheet(&self) -> Option<&Path> {
         self.sheets.iter().find_map(|sheet| match sheet {
-            Sheet::Wanted(path, _) | Sheet::Open(path, ..) => Some(path.as_path()),
+            Sheet::Wanted(path, ..) | Sheet::Open(path, ..) | Sheet::Finished(path) => Some(path.as_path()),
             Sheet::Failed(_) => None,
         })
     }

@@ -1,7 +1,7 @@
 //! Compares two dumps, for the command and for Python: the request, the result, and its explanation.
 //!
 //! ```text
-//! Request ──► Dump, Dump ──► pairs of ranks ──► Style ──► rows ──► Outputs (files, or memory)
+//! Request ──► Dump, Dump ──► pairs of ranks ──► Engine: Style ──► rows ──► Outputs (files, or memory)
 //!                                                    └──► Compared ──► summary, result.json, advisor.txt
 //!                                                                 └──► explanation (statements), and its words in a language
 //! ```
@@ -9,8 +9,10 @@
 mod advisor;
 pub mod bounded_json;
 mod cause;
+mod deviating;
 mod diff_analyze;
 mod documents;
+mod engine;
 pub mod explanation;
 mod files;
 pub mod instruction;
@@ -30,20 +32,24 @@ mod style_name;
 mod summary;
 mod tensors;
 mod timestamp;
+pub mod units;
 mod unpaired;
 pub mod words;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use ulpscope_compare::{
-    Agreement, ClassCounts, CompareError, Counts, Matching, Outputs, Paired, Progress, Prover, RankResult,
-    Side, Surroundings, agreement, compare_dumps, first_divergence, pair_ranks,
+    Agreement, ClassCounts, CompareError, Counts, Matching, Paired, Parallel, RankGroups, RankResult, Side,
+    Surroundings, agreement, first_divergence, group_ranks, pair_ranks,
 };
 use ulpscope_dump::{AFTER_LAST_STEP, Dump, Error, Problems, Select};
-use ulpscope_formats::Watch;
+use ulpscope_formats::{Fault, Watch};
 
+pub use deviating::{Deviating, deviating};
 pub use documents::{Written, write};
+pub use engine::{Engine, Threads, Work};
 pub use files::{FileOutputs, FileSink};
 pub use memory::{MemoryOutputs, MemorySink};
 pub use network::{
@@ -60,7 +66,7 @@ pub use summary::{Block, summary};
 pub use words::Language;
 
 /// What to compare, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// The side under suspicion.
     pub target: PathBuf,
@@ -82,6 +88,8 @@ pub struct Request {
     pub noise: Option<PathBuf>,
     /// Which steps and ranks.
     pub select: Select,
+    /// How the ranks of the target share the work of the golden's one process; `None`: as capture recorded it, if it did.
+    pub parallel: Option<Parallel>,
     /// The language of the explanation and the summary.
     pub language: Language,
 }
@@ -105,17 +113,12 @@ pub struct Compared<S> {
 }
 
 /// Compares. Fails only if nothing can be compared, or a file shrank in the meantime; the failure of one rank is part
-/// of the result. With a prover, blamed calls are replayed.
-pub fn execute<O: Outputs>(
-    request: Request,
-    outputs: &O,
-    progress: &dyn Progress,
-    prover: Option<&dyn Prover>,
-) -> Result<Compared<O::Sink>, Error> {
+/// of the result.
+pub fn execute<E: Engine>(request: Request, engine: &E) -> Result<Compared<E::Sink>, Error> {
     let start = Instant::now();
     let watch = Watch::start();
     let open = |path: &Path, data: &Option<PathBuf>| {
-        let dump = Dump::open(path, &request.select)?;
+        let dump = engine.find(path, &request.select)?;
         match data {
             Some(folder) => dump.with_data(folder),
             None => Ok(dump),
@@ -125,9 +128,18 @@ pub fn execute<O: Outputs>(
     let golden = open(&request.golden, &request.golden_data)?;
     let style = request.style()?;
     let noise = request.noise.as_ref().map(|path| open(path, &None)).transpose()?;
+    let mut unmeasured = Vec::new();
     let mut pairs = pair_ranks(&target, &golden);
-    let mut unmeasured = noise.as_ref().map(|noise| pairs.with_noise(noise, &golden)).unwrap_or_default();
-    let ranks = compare_dumps(style.as_ref(), &pairs.pairs, outputs, progress, prover);
+    let ranks = match groups(&request, &target, &golden, engine.unfit_to_merge())? {
+        Some(groups) => {
+            pairs.lone = groups.lone;
+            engine.answer_merged(&request.pairing()?, &groups.groups)?
+        }
+        None => {
+            unmeasured = noise.as_ref().map(|noise| pairs.with_noise(noise, &golden)).unwrap_or_default();
+            engine.answer(&Work { request: &request, style: style.as_ref(), pairs: &pairs.pairs })?
+        }
+    };
     watch.check()?;
     let mut problems = target.problems.clone();
     problems.extend(golden.problems.clone());
@@ -166,6 +178,27 @@ pub fn execute<O: Outputs>(
         notes: [target.notes, golden.notes, unmeasured].concat(),
         seconds: start.elapsed().as_secs_f64(),
     })
+}
+
+/// The ranks that are merged for the comparison with a single process; nothing, if ranks are compared with ranks.
+fn groups<'a>(
+    request: &Request,
+    target: &'a Dump,
+    golden: &'a Dump,
+    unfit: Option<&str>,
+) -> Result<Option<RankGroups<'a>>, Error> {
+    let asked = [(request.style != StyleName::Native, "--style"), (request.noise.is_some(), "--noise")];
+    let unfit = asked.into_iter().find_map(|(is_asked, option)| is_asked.then_some(option)).or(unfit);
+    match (unfit, &request.parallel) {
+        (None, parallel) => group_ranks(target, golden, parallel.as_ref()),
+        (Some(_), None) => Ok(None),
+        (Some(option), Some(_)) => {
+            let why = format!(
+                "--parallel cannot be combined with {option}: it merges ranks for the native style; leave out one"
+            );
+            Err(Error::whole(Fault::Unsupported(why)))
+        }
+    }
 }
 
 impl<S> Compared<S> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ulpscope_compare::{Class, Note, Side};
+use ulpscope_compare::{Class, FindingKind, Note, Side};
 
 use crate::statement::Statement;
 use crate::{Compared, rank_label, unpaired};
@@ -51,21 +51,66 @@ pub(super) fn statements<S>(compared: &Compared<S>, levels_are_said: bool) -> Ve
 
 /// Whether a note is said before anything else: without it, the rest is misunderstood.
 fn is_first(note: &Note) -> bool {
+    is_before_all(note)
+        || matches!(
+            note,
+            Note::NonFiniteOnOneSide { .. } | Note::DifferentPrograms { .. } | Note::OtherWeights { .. }
+        )
+}
+
+/// Whether a note is said even before that most calls could not be judged: it is the reason.
+fn is_before_all(note: &Note) -> bool {
     matches!(
         note,
-        Note::InputsCutDifferently { .. } | Note::DifferentPrograms { .. } | Note::OtherWeights { .. }
+        Note::NoBackwardPass { .. }
+            | Note::InputsCutDifferently { .. }
+            | Note::PartsCompared { .. }
+            | Note::NothingInCommon { .. }
     )
 }
 
+/// What is said first: notes, and that most calls could not be judged, if so.
+pub(super) fn first_statements<S>(
+    compared: &Compared<S>,
+    most_not_judged: Option<Statement>,
+) -> Vec<Statement> {
+    let (reasons, others): (Vec<Note>, Vec<Note>) =
+        first_notes(compared).into_iter().partition(is_before_all);
+    let noted = |notes: Vec<Note>| notes.into_iter().map(Statement::NotedFirst);
+    noted(reasons).chain(most_not_judged).chain(noted(others)).collect()
+}
+
+/// Adds to the words of an agreement: what of the inputs was compared comes before it.
+pub(super) fn add_to_agreement<S>(compared: &Compared<S>, said: &mut Vec<Statement>) {
+    let (before, after): (Vec<Note>, Vec<Note>) = first_notes(compared).into_iter().partition(is_before_all);
+    said.splice(0..0, before.into_iter().map(Statement::NotedFirst));
+    said.extend(after.into_iter().map(Statement::NotedFirst));
+}
+
 /// The notes that are said first, each once.
-pub(super) fn first_notes<S>(compared: &Compared<S>) -> Vec<Statement> {
+fn first_notes<S>(compared: &Compared<S>) -> Vec<Note> {
+    let first = compared.first_divergence().map(|(_, first)| first.finding.kind);
+    let is_left = |note: &&Note| match note {
+        // A call that returns them is named with them.
+        Note::NonFiniteOnOneSide { .. } => first != Some(FindingKind::NonFiniteBornHere),
+        // What agrees in another step is no news beside a divergence.
+        Note::DifferentPrograms { .. } | Note::OtherWeights { .. } => first.is_none(),
+        _ => is_first(note),
+    };
     let mut notes: Vec<&Note> = Vec::new();
-    for note in compared.outcomes().flat_map(|outcome| &outcome.notes).filter(|note| is_first(note)) {
-        if !notes.contains(&note) {
+    for note in compared.outcomes().flat_map(|outcome| &outcome.notes).filter(is_left) {
+        // Steps and ranks have their own numbers.
+        let is_known = |known: &&Note| match note {
+            Note::DifferentPrograms { .. } | Note::OtherWeights { .. } => {
+                std::mem::discriminant(*known) == std::mem::discriminant(note)
+            }
+            _ => *known == note,
+        };
+        if !notes.iter().any(is_known) {
             notes.push(note);
         }
     }
-    notes.into_iter().take(SHOWN).cloned().map(Statement::NotedFirst).collect()
+    notes.into_iter().take(SHOWN).cloned().collect()
 }
 
 /// Notes on how the dumps were made and read, except those that are said elsewhere.

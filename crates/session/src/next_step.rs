@@ -154,6 +154,7 @@ pub(super) fn compare_again<S>(compared: &Compared<S>, noise: Option<&Path>) -> 
         stack_column: _,
         noise: own_noise,
         select,
+        parallel,
         language,
     } = &compared.request;
     let MappingFiles { data, cell, layer } = mapping;
@@ -173,6 +174,7 @@ pub(super) fn compare_again<S>(compared: &Compared<S>, noise: Option<&Path>) -> 
         ("--cell-mapping", cell.as_ref().map(|cell| file(cell).unwrap_or_default())),
         ("--layer-mapping", file(layer)),
         ("--noise", noise.or(own_noise.as_deref()).map(quoted)),
+        ("--parallel", parallel.as_ref().map(ToString::to_string)),
         ("--lang", (*language != Language::default()).then(|| language.to_string())),
     ];
     let mut command = format!("ulpscope compare {} {}", quoted(target), quoted(golden));

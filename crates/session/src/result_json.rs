@@ -8,6 +8,7 @@ use ulpscope_compare::{
     Row, Share, Side,
 };
 
+use crate::deviating::{deviating, ranks_unlike_others};
 use crate::explanation::explain;
 use crate::{Compared, StyleName, advisor, region};
 
@@ -45,6 +46,7 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
         },
         "target": request.target.display().to_string(),
         "golden": request.golden.display().to_string(),
+        "directory": std::env::current_dir().ok().map(|path| path.display().to_string()),
         "target_data": request.target_data.as_ref().map(|path| path.display().to_string()),
         "golden_data": request.golden_data.as_ref().map(|path| path.display().to_string()),
         "explanation": explanation.text(request.language.words()),
@@ -59,6 +61,7 @@ pub fn document<'a, S>(compared: &'a Compared<S>, extras: impl Fn(usize, &'a S) 
             Value::Object(value)
         }),
         "ranks": ranks.collect::<Vec<Value>>(),
+        "deviating_ranks": ranks_unlike_others(&deviating(compared)),
         "lone_ranks": compared.lone_ranks,
         "problems": compared.problems.listed(),
         "notes": compared.notes,

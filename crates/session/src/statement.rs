@@ -56,6 +56,8 @@ pub enum Heading {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Statement {
+    /// The forward passes agree; only one side has a backward pass.
+    ForwardPassesAgree,
     /// The two runs agree.
     RunsAgree,
     /// No call of this rank introduced an error; one of another rank did.

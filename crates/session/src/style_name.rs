@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use ulpscope_compare::styles::msprobe::Msprobe;
 use ulpscope_compare::styles::msprobe1::Msprobe1;
 use ulpscope_compare::styles::ptdbg::{Ptdbg, Release};
@@ -15,7 +16,8 @@ use ulpscope_formats::Fault;
 use crate::Request;
 
 /// A way of comparing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum StyleName {
     /// Ours.
     #[default]
@@ -33,14 +35,36 @@ pub enum StyleName {
 }
 
 /// The mapping files of msprobe.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MappingFiles {
     /// Entry to entry.
     pub data: Option<PathBuf>,
     /// Module to module; without a file, by rule alone.
+    #[serde(with = "cell_mapping")]
     pub cell: Option<Option<PathBuf>>,
     /// Layer to layer.
     pub layer: Option<PathBuf>,
+}
+
+/// A cell mapping in a file: by rule alone is an empty path.
+mod cell_mapping {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        cell: &Option<Option<PathBuf>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        cell.clone().map(Option::unwrap_or_default).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Option<PathBuf>>, D::Error> {
+        let path = Option::<PathBuf>::deserialize(deserializer)?;
+        Ok(path.map(|path| (!path.as_os_str().is_empty()).then_some(path)))
+    }
 }
 
 impl StyleName {
@@ -69,6 +93,20 @@ impl StyleName {
 impl fmt::Display for StyleName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.word())
+    }
+}
+
+impl From<StyleName> for String {
+    fn from(style: StyleName) -> String {
+        style.to_string()
+    }
+}
+
+impl TryFrom<String> for StyleName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<StyleName, String> {
+        text.parse()
     }
 }
 
@@ -101,6 +139,11 @@ impl MappingFiles {
 }
 
 impl Request {
+    /// How the native style pairs calls.
+    pub(super) fn pairing(&self) -> Result<PairOptions, Error> {
+        Ok(PairOptions { matching: self.matching.unwrap_or_default(), mapping: self.mapping.read()? })
+    }
+
     /// The style asked for, with its options.
     pub(super) fn style(&self) -> Result<Box<dyn Style>, Error> {
         self.check_style()?;
@@ -108,7 +151,7 @@ impl Request {
         let matching = self.matching.unwrap_or_default();
         let fuzzy = matching == Matching::Fuzzy;
         Ok(match self.style {
-            StyleName::Native => Box::new(Native { pairing: PairOptions { matching, mapping } }),
+            StyleName::Native => Box::new(Native { pairing: self.pairing()? }),
             StyleName::TorchNpu => {
                 Box::new(TorchNpu { match_shapes: self.matching == Some(Matching::Shape) })
             }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use ulpscope_compare::{Answer, ClassCounts, RankResult, Side};
-use ulpscope_report::{Align, Cell, Emphasis, Record, Table};
+use ulpscope_report::{Align, Cell, Emphasis, Record, Table, format_count};
 
+use crate::deviating::deviating;
 use crate::explanation::explain;
 use crate::words::{Label, Parts, SummaryLine, Words};
 use crate::{Compared, StyleName, rank_label};
@@ -36,6 +37,11 @@ pub fn summary<S>(compared: &Compared<S>, files: &[PathBuf]) -> Vec<Block> {
     if compared.ranks.len() > 1 {
         blocks.push(Block::Table(ranks(compared, words)));
         blocks.extend(calls_by_rank(compared, words).map(Block::Table));
+        let unlike = deviating(compared);
+        if !unlike.is_empty() {
+            let (shown, more) = unlike.split_at(unlike.len().min(SHOWN));
+            blocks.push(Block::Prose(words.summary(&SummaryLine::Deviating { shown, more: more.len() })));
+        }
     }
     blocks.extend(unpaired(compared, words).map(Block::Table));
     let wrote = |file: &PathBuf| words.summary(&SummaryLine::Wrote(file.display().to_string()));
@@ -77,7 +83,7 @@ fn overview<S>(compared: &Compared<S>, words: &dyn Words) -> Table {
 /// The classes that occur.
 fn by_class(classes: &ClassCounts, words: &dyn Words) -> String {
     let occurring = classes.iter().filter(|(_, calls)| *calls > 0);
-    let counted = occurring.map(|(class, calls)| format!("{calls} {}", words.class(class)));
+    let counted = occurring.map(|(class, calls)| format!("{} {}", format_count(calls), words.class(class)));
     counted.collect::<Vec<String>>().join(", ")
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import signal
 import subprocess
 import urllib.request
@@ -67,9 +68,25 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+def test_a_page_replaces_pages_alone(runs: dict[str, Path], tmp_path: Path) -> None:
+    result = ulpscope.compare(runs["target"], runs["golden"])
+    checkpoint = tmp_path / "weights.pt"
+    torch.save({"weight": torch.ones(2)}, checkpoint)
+    before = checkpoint.read_bytes()
+    with pytest.raises(OSError, match="exists and is no page"):
+        result.to_html(checkpoint)
+    assert checkpoint.read_bytes() == before
+    result.to_html(tmp_path)
+    page = tmp_path / "report.html"
+    written = page.read_bytes()
+    result.to_html(page)
+    assert page.read_bytes() == written
+
+
 def test_a_page_has_flow_stacks_and_details(runs: dict[str, Path], tmp_path: Path) -> None:
     result = ulpscope.compare(runs["target"], runs["golden"])
-    html = html_of(result, path=tmp_path / "page.html")
+    html = html_of(result)
+    assert result.to_html(tmp_path / "page.html") is None
     assert (tmp_path / "page.html").read_text() == html
     page = PageParts(html)
     names, flow = page.calls("name"), page.json("flow/0")
@@ -133,11 +150,29 @@ def test_the_page_of_a_pickled_comparison_without_its_dumps(tmp_path: Path) -> N
 
 
 def test_a_notebook_shows_the_first_screen(runs: dict[str, Path]) -> None:
-    html = ulpscope.compare(runs["target"], runs["golden"])._repr_html_()
+    result = ulpscope.compare(runs["target"], runs["golden"])
+    html = result._repr_html_()
     document = ElementTree.fromstring(f"<div>{html}</div>")
     text = "".join(document.itertext())
-    assert "differ" in text
-    assert "Tensor.__mul__.0" in text
+    page = PageParts(html_of(result))
+    first = page.manifest["first"]
+    for shown in (
+        "DIFFER",
+        page.manifest["headline"]["sentence"],
+        "First divergence",
+        "Tensor.__mul__.0.forward (forward pass)",
+        first["code"],
+        first["entry"],
+        first["why"],
+        f"{first['error']:.3g}",
+        "what rounding and the inputs allow",
+        f"Confidence: very high ({first['confidence']:.2f})",
+        "Next",
+        "By class",
+    ):
+        assert shown in text, shown
+    # The page has the same html for readers that run no script.
+    assert html.split("<svg")[0] in page.around
     assert document.findall(".//svg")
     assert not document.findall(".//script")
 
@@ -219,6 +254,7 @@ def test_the_page_of_two_checkpoints(tmp_path: Path) -> None:
     torch.save(state, tmp_path / "target.pt")
     page = PageParts(html_of(ulpscope.compare(tmp_path / "target.pt", tmp_path / "golden.pt")))
     assert page.manifest["kind"] == "tensors"
+    assert page.manifest["noun"] == "parameter"
     assert sorted(page.calls("name")) == ["fc.bias", "fc.weight", "out.bias", "out.weight"]
     at = page.call("out.weight")
     assert (page.calls("path")[at], page.calls("op")[at], page.calls("verdict")[at]) == (
@@ -227,6 +263,40 @@ def test_the_page_of_two_checkpoints(tmp_path: Path) -> None:
         "fail",
     )
     assert page.json(f"detail/0/{at}")["entries"][0]["worst"]
+
+
+def test_a_checkpoint_with_nan_is_reported_first(tmp_path: Path) -> None:
+    state = Net().state_dict()
+    state["out.weight"][0, 3] = torch.nan
+    state["fc.bias"][1:3] = torch.inf
+    state["fc.weight"] *= 1e38 / state["fc.weight"].abs().max()
+    torch.save(state, tmp_path / "checkpoint.pt")
+    page = reported(tmp_path / "checkpoint.pt", tmp_path)
+    names = page.calls("name")
+    assert [(one["kind"], names[one["call"]], one["text"]) for one in page.manifest["findings"]] == [
+        ("not finite", "fc.bias", "fc.bias holds 2 infinite of 8 elements"),
+        ("not finite", "out.weight", "out.weight holds 1 NaN of 8 elements"),
+        ("overflow near", "fc.weight", page.manifest["findings"][2]["text"]),
+    ]
+    sentence = page.manifest["headline"]["sentence"].replace("\u00d7", "x")
+    assert sentence == "4 parameters; found: 2 x not finite, 1 x overflow near."
+    assert page.manifest["ranks"][0]["first_call"] == min(page.call("fc.bias"), page.call("out.weight"))
+    assert (page.manifest["noun"], page.manifest["words"]["nouns"]) == ("parameter", "parameters")
+    text = page.around.split("<svg")[0]
+    assert "out.weight holds 1 NaN" in text
+    assert " call" not in re.sub(r"<[^>]*>", " ", text.split("ulpscope-first-screen")[1])
+
+
+def test_what_cannot_be_measured_is_not_called_ordinary(tmp_path: Path) -> None:
+    with ulpscope.capture(tmp_path / "run", level="L1", task="statistics") as run:
+        torch.relu(torch.ones(4))
+        run.step()
+    (path,) = (tmp_path / "run").rglob("dump.json")
+    text = re.sub(r'"(Max|Min|Mean|Norm)": *[^,}]*,?', "", path.read_text())
+    path.write_text(re.sub(r",(\s*})", r"\1", text))
+    page = reported(tmp_path / "run", tmp_path)
+    sentence = page.manifest["headline"]["sentence"]
+    assert sentence.endswith("nothing conspicuous was found in what could be measured."), sentence
 
 
 def test_a_server_ends_with_ctrl_c(runs: dict[str, Path], tmp_path: Path) -> None:

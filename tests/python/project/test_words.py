@@ -120,6 +120,7 @@ COMMANDS = [
         "diff",
         "explain",
         "graph",
+        "locate",
         "ls",
         "man",
         "merge",

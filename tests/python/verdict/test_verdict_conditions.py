@@ -138,3 +138,63 @@ def test_scores_that_are_large_make_large_errors(function: str, tmp_path: Path) 
     golden = captured(tmp_path / "golden", torch.float32)
     compared = ulpscope.compare(captured(tmp_path / "target", torch.bfloat16), golden)
     assert compared.divergences == []
+
+
+NORMS = {
+    "layer": lambda: nn.LayerNorm(64),
+    "batch": lambda: nn.BatchNorm1d(64),
+    "group": lambda: nn.GroupNorm(4, 64),
+    "rms": lambda: nn.RMSNorm(64),
+}
+
+
+class Normalised(nn.Module):
+    """Normalises values about a mean that is much larger than their spread."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.inner = nn.ModuleList([nn.Linear(64, 64) for _ in range(3)])
+        self.norm, self.head = NORMS[kind](), nn.Linear(64, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.inner:
+            x = layer(x)
+        return self.head(self.norm(4 * x + 3000))
+
+
+def normalise(path: Path, kind: str, dtype: torch.dtype) -> Path:
+    torch.manual_seed(2)
+    net, x = Normalised(kind).to(dtype), torch.randn(48, 64).to(dtype)
+    with ulpscope.capture(path, model=net, level="mix", task="tensor"):
+        net(x).square().mean().backward()
+    return path
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_norms_see_the_input_without_its_mean(kind: str, tmp_path: Path) -> None:
+    """In float32, 3000 is off by 1e-4: nothing beside the mean, and much of what a norm leaves."""
+    golden = normalise(tmp_path / "golden", kind, torch.float64)
+    compared = ulpscope.compare(normalise(tmp_path / "target", kind, torch.float32), golden)
+    assert compared.divergences == []
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+def test_a_norm_of_its_own_error_is_still_named(tmp_path: Path) -> None:
+    golden = normalise(tmp_path / "golden", "layer", torch.float32)
+    library = torch.library.Library("aten", "IMPL")
+
+    def wrong(
+        x: Tensor, shape: list[int], weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+            scale = (variance + eps).rsqrt()
+            return 1.001 * (x - mean) * scale * weight + bias, mean, scale
+
+    library.impl("native_layer_norm", wrong, "CPU")
+    try:
+        target = normalise(tmp_path / "target", "layer", torch.float32)
+    finally:
+        library._destroy()
+    compared = ulpscope.compare(target, golden)
+    assert [found.call for found in compared.divergences] == ["Functional.layer_norm.0.forward"]

@@ -61,7 +61,7 @@ export async function readCall(page: Page, rank: number, call: number): Promise<
     });
   }
   const problems = [...(detail?.problems ?? [])];
-  if (end > to) problems.push(`${end - to} more rows of this call are in the table.`);
+  if (end > to) problems.push(`${end - to} more rows are in the table.`);
   return { call, entries, problems, missing: detail ? null : page.manifest.missing_details };
 }
 

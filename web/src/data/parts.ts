@@ -1,5 +1,7 @@
 /** The named parts of the page's data, from its own elements or from the server that served it. */
 
+import { visible } from '../text/visible.ts';
+
 /** A part that is missing or damaged. */
 export class PartError extends Error {
   override name = 'PartError';
@@ -44,8 +46,13 @@ class ServedParts implements Parts {
 
   async bytes(name: string): Promise<Uint8Array | null> {
     const answer = await fetch(new URL(name, this.folder)).catch(() => null);
-    if (!answer) throw new PartError('the server does not answer: is `ulpscope view` still running?');
+    if (!answer)
+      throw new PartError(
+        'the server does not answer: start `ulpscope view` again, and open the address that it prints',
+      );
     if (answer.status === 204 || answer.status === 404) return null;
+    // The server says what to do.
+    if (answer.status === 503) throw new PartError(visible(await answer.text()));
     if (!answer.ok) throw new PartError(`the server cannot send the part "${name}" (${answer.status})`);
     return inflate(name, new Uint8Array(await answer.arrayBuffer()));
   }

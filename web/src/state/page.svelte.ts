@@ -3,7 +3,8 @@ import { Calls } from '../data/calls.ts';
 import { FlowIndex } from '../data/flow.ts';
 import { json, type Parts } from '../data/parts.ts';
 import { Rows } from '../data/rows.ts';
-import { type Flow, type Manifest, partName, type Region } from '../payload.ts';
+import { type Flow, type Manifest, partName, type Region, type WordKey } from '../payload.ts';
+import { counted } from '../text/number.ts';
 
 /** Data of the step and rank in view. */
 export interface RankView {
@@ -31,9 +32,20 @@ export class Page {
   ) {}
 
   /** What one "call" of this page is. */
-  get noun(): 'call' | 'tensor' {
-    const isTensor = this.manifest.kind === 'tensors' || this.view?.calls.value('pass', 0) === 'saved';
-    return isTensor ? 'tensor' : 'call';
+  get noun(): Manifest['noun'] {
+    return this.manifest.noun;
+  }
+
+  /** Whether the page is about tensors that no call made, such as those of a checkpoint. */
+  get isSaved(): boolean {
+    return this.manifest.noun !== 'call';
+  }
+
+  /** A word of the first screen, in the language of the page. */
+  say(key: WordKey, count: number | string = ''): string {
+    const { words } = this.manifest;
+    const text = typeof count === 'number' ? counted(count) : count;
+    return words[key].replace('{count}', text);
   }
 
   get rank() {

@@ -2,6 +2,7 @@
 import type { Divergence, Flow, Heat, Manifest, Rank, Region, Trend } from '../../src/payload.ts';
 import { type CallRecord, flowOf, makeCalls, OPS } from './model_calls.ts';
 import { COLUMNS, detailOf, rowsOf } from './model_rows.ts';
+import { wordsOf } from './words.ts';
 import { columnPart, jsonPart, type PageParts, type Value } from './page_file.ts';
 
 export interface ModelOptions {
@@ -14,11 +15,20 @@ export interface ModelOptions {
   rows?: number;
   chunkRows?: number;
   kind?: 'comparison' | 'run' | 'tensors';
+  language?: 'en' | 'zh';
 }
 
 /** All parts of a page. */
 export function modelParts(options: ModelOptions = {}): PageParts {
-  const { ranks: rankCount = 1, steps = 1, moduleNames = [], chunkRows = 4096, kind = 'comparison' } = options;
+  const {
+    ranks: rankCount = 1,
+    steps = 1,
+    moduleNames = [],
+    chunkRows = 4096,
+    kind = 'comparison',
+    language = 'en',
+  } = options;
+  const noun = kind === 'tensors' ? 'parameter' : 'call';
   const layers = options.rows ? Math.ceil(options.rows / (OPS.length * 6)) + 1 : (options.layers ?? 4);
   const parts: PageParts = new Map();
   const infos: Rank[] = [];
@@ -147,7 +157,9 @@ export function modelParts(options: ModelOptions = {}): PageParts {
     schema: 'ulpscope.page/1',
     ulpscope: '0.0.0',
     kind,
-    language: 'en',
+    language,
+    noun,
+    words: wordsOf(language === 'zh' ? 'chinese' : 'english', noun),
     target: 'runs/npu',
     golden: kind === 'run' ? null : 'runs/gpu',
     noise: null,

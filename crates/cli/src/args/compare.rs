@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use ulpscope_compare::Matching;
+use ulpscope_compare::{Matching, Parallel};
 use ulpscope_report::SheetFormat;
 use ulpscope_session::{Language, NumberRanges, StyleName};
 
+use super::engine_options::EngineOptions;
 use super::network_options::NetworkOptions;
 
 /// msprobe's short flags with several letters, which our parser does not support, and their long names.
@@ -96,6 +97,11 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "DUMP")]
     pub(crate) noise: Option<PathBuf>,
 
+    /// How the ranks of TARGET share the work of GOLDEN's one process, such as tp=2,dp=4[,order=tp-pp-dp]: their tensors
+    /// are merged before they are compared [default: as capture recorded it, for distributed tensors]
+    #[arg(long, value_name = "AXES")]
+    pub(crate) parallel: Option<Parallel>,
+
     /// Replay blamed calls in raised precision from their recorded inputs: proves or refutes each verdict, and says which
     /// side is wrong. Needs dumps with tensors, and a Python with the packages ulpscope and torch
     #[arg(long)]
@@ -121,6 +127,9 @@ pub(crate) struct CompareArgs {
     /// msprobe's layer mapping (YAML; also -lm): which layer of a class belongs to which
     #[arg(long = "layer-mapping", alias = "layer_mapping", value_name = "FILE")]
     pub(crate) layer_mapping: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineOptions,
 
     #[command(flatten)]
     pub(crate) network: NetworkOptions,
@@ -169,14 +178,17 @@ pub(crate) enum OutputFormat {
     Sheet(SheetFormat),
     /// A page, and the csv that it is made from.
     Html,
+    /// A database, and the csv that it is made from.
+    Sqlite,
     /// No sheet: `result.json` alone, which is always written.
     Json,
 }
 
-/// Every sheet, then `html` and `json`.
-const OUTPUT_FORMATS: [OutputFormat; SheetFormat::ALL.len() + 2] = {
-    let mut all = [OutputFormat::Json; SheetFormat::ALL.len() + 2];
+/// Every sheet, then `html`, `sqlite` and `json`.
+const OUTPUT_FORMATS: [OutputFormat; SheetFormat::ALL.len() + 3] = {
+    let mut all = [OutputFormat::Json; SheetFormat::ALL.len() + 3];
     all[SheetFormat::ALL.len()] = OutputFormat::Html;
+    all[SheetFormat::ALL.len() + 1] = OutputFormat::Sqlite;
     let mut at = 0;
     while at < SheetFormat::ALL.len() {
         all[at] = OutputFormat::Sheet(SheetFormat::ALL[at]);
@@ -195,6 +207,9 @@ impl ValueEnum for OutputFormat {
             OutputFormat::Sheet(format) => PossibleValue::new(format.name()).help(format.about()),
             OutputFormat::Html => PossibleValue::new("html")
                 .help("report.html, a page that shows everything, and the csv that it is made from"),
+            OutputFormat::Sqlite => PossibleValue::new("sqlite").help(
+                "result.sqlite, a database of all ranks, and the csv that it is made from; needs a Python with ulpscope",
+            ),
             OutputFormat::Json => {
                 PossibleValue::new("json").help("No sheet: result.json alone, which is always written")
             }
@@ -209,6 +224,8 @@ Examples:
   ulpscope compare npu_dump/ gpu_dump/ --format html -o result/
   ulpscope compare npu_dump/ gpu_dump/ --noise gpu_dump_again/
   ulpscope compare npu_dump/ gpu_dump/ --prove
+  ulpscope compare sharded_dump/ single_dump/ --parallel tp=2,dp=4
+  ulpscope compare npu_dump/ gpu_dump/ --engine ray -o result/
   ulpscope compare ported.safetensors original.safetensors
   ulpscope compare npu/dump.pkl cpu/dump.pkl --style ptdbg -o result/
   ulpscope compare npu_dump/ tf_dump/ --graph ge_proto_00000042_Build.txt -o result/

@@ -17,11 +17,19 @@ pub(crate) struct PageArgs {
     #[arg(long)]
     pub(crate) dumps: bool,
 
-    /// Steps of a dump to show, such as 0,2,4-6 [default: all]
+    /// Where the target of a result is now, if it was moved; implies --dumps
+    #[arg(long, value_name = "DUMP")]
+    pub(crate) target: Option<PathBuf>,
+
+    /// Where the golden of a result is now, if it was moved; implies --dumps
+    #[arg(long, value_name = "DUMP")]
+    pub(crate) golden: Option<PathBuf>,
+
+    /// Steps to show, such as 0,2,4-6 [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) step: Option<NumberRanges>,
 
-    /// Ranks of a dump to show, likewise
+    /// Ranks to show, likewise
     #[arg(long, value_name = "N")]
     pub(crate) rank: Option<NumberRanges>,
 
@@ -45,7 +53,7 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) page: PageArgs,
 
-    /// The file to write, or a folder for report.html; overwrites
+    /// The file to write, or a folder for report.html; overwrites. - is the standard output
     #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "report.html")]
     pub(crate) output: PathBuf,
 }
@@ -54,6 +62,7 @@ const REPORT_EXAMPLES: &str = "\
 Examples:
   ulpscope report result/ --dumps -o report.html
   ulpscope report dump/ -o run.html
+  ulpscope report result/ --step 0 --rank 1 -o - > rank1.html
 
 Exit codes:
   0  the page was written

@@ -8,16 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use ulpscope_compare::{Agreement, Matching, Prover};
 use ulpscope_dump::{Problems, Select};
-use ulpscope_page::{PageOptions, ResultFolder, page_of_result};
+use ulpscope_page::{DumpPlaces, PageOptions, REPORT, ResultFolder, page_of_result};
 use ulpscope_report::SheetFormat;
 use ulpscope_report::page::Template;
+use ulpscope_session::units::{Dispatcher, Elsewhere, Located, ResultFolders};
 use ulpscope_session::{
-    Compared, FileOutputs, FileSink, MappingFiles, NumberRanges, Request, StyleName, execute, rank_label,
-    summary, write,
+    Compared, FileOutputs, FileSink, MappingFiles, NumberRanges, Request, StyleName, Threads, execute,
+    rank_label, summary, write,
 };
 
+use crate::WriteDatabase;
 use crate::args::{CompareArgs, OutputFormat, language};
-use crate::commands::page::{self, REPORT};
+use crate::commands::page;
 use crate::exit::Exit;
 use crate::output::{Output, unless_broken_pipe};
 use crate::progress::Progress;
@@ -33,9 +35,21 @@ pub(crate) struct Compare {
     formats: Vec<SheetFormat>,
     /// Whether to write a page.
     page: bool,
+    /// Whether to write a database.
+    database: bool,
     diff_analyze: bool,
     json: bool,
+    located: Located,
+    resume: bool,
     notes: Vec<String>,
+}
+
+/// What Python does for a comparison.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) prover: Option<&'a (dyn Prover + Send)>,
+    pub(crate) dispatcher: Option<&'a (dyn Dispatcher + Send)>,
+    pub(crate) database: Option<WriteDatabase<'a>>,
 }
 
 impl TryFrom<CompareArgs> for Compare {
@@ -77,25 +91,25 @@ impl TryFrom<CompareArgs> for Compare {
                 },
                 stack_column: args.stack_mode,
                 noise: args.noise,
+                parallel: args.parallel,
                 select: Select { steps: chosen(args.step), ranks: chosen(args.rank) },
                 language: language(args.lang)?,
             },
             output,
             formats,
             page: args.format.contains(&OutputFormat::Html),
+            database: args.format.contains(&OutputFormat::Sqlite),
             diff_analyze: args.diff_analyze,
             json: args.json,
+            located: located(args.engine.located.as_deref())?,
+            resume: args.engine.resume,
             notes,
         })
     }
 }
 
 impl Compare {
-    pub(crate) fn run(
-        self,
-        prover: Option<&(dyn Prover + Send)>,
-        output: &mut Output,
-    ) -> anyhow::Result<Exit> {
+    pub(crate) fn run(self, parts: Parts<'_>, output: &mut Output) -> anyhow::Result<Exit> {
         // Report a missing page or an unwritable folder before hours of work, not after.
         if self.page {
             Template::built()?;
@@ -104,17 +118,21 @@ impl Compare {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
-        let outputs = FileOutputs::new(self.output.clone(), self.request.style, self.formats.clone());
-        let progress = CallProgress::new();
-        let mut compared =
-            execute(self.request.clone(), &outputs, &progress, prover.map(|prover| prover as &dyn Prover))?;
-        drop(progress);
-
+        let (mut compared, outputs) = match parts.dispatcher {
+            Some(dispatcher) => self.compare_elsewhere(dispatcher)?,
+            None => self.compare_here(parts.prover)?,
+        };
         let mut written = write(&mut compared, &outputs, self.diff_analyze);
         if let Some(folder) = self.output.as_ref().filter(|_| self.page) {
             match self.write_page(folder) {
                 Ok(path) => written.files.push(path),
                 Err(error) => written.failures.push(error.to_string()),
+            }
+        }
+        if let Some((folder, write)) = self.output.as_ref().zip(parts.database).filter(|_| self.database) {
+            match write(folder) {
+                Ok(path) => written.files.push(path),
+                Err(error) => written.failures.push(error),
             }
         }
         let shown = if self.json {
@@ -128,10 +146,40 @@ impl Compare {
         Ok(written.max(exit_of(&compared.agreement)))
     }
 
+    fn compare_here(
+        &self,
+        prover: Option<&(dyn Prover + Send)>,
+    ) -> anyhow::Result<(Compared<FileSink>, FileOutputs)> {
+        let outputs = FileOutputs::new(self.output.clone(), self.request.style, self.formats.clone());
+        let progress = CallProgress::new();
+        let prover = prover.map(|prover| prover as &dyn Prover);
+        let engine = Threads { outputs: &outputs, progress: &progress, prover };
+        let compared = execute(self.request.clone(), &engine)?;
+        Ok((compared, outputs))
+    }
+
+    fn compare_elsewhere(
+        &self,
+        dispatcher: &(dyn Dispatcher + Send),
+    ) -> anyhow::Result<(Compared<FileSink>, FileOutputs)> {
+        let formats = if self.output.is_some() { self.formats.clone() } else { Vec::new() };
+        let folders = ResultFolders { results: self.output.as_deref(), formats: &formats };
+        let engine: Elsewhere<'_, FileSink> =
+            Elsewhere::new(dispatcher, &self.request, self.located.clone(), folders, self.resume)
+                .context("the answers of ranks cannot be saved")?;
+        let outputs =
+            FileOutputs::named(self.output.clone(), self.request.style, formats, engine.timestamp());
+        Ok((execute(self.request.clone(), &engine)?, outputs))
+    }
+
     /// Writes the page of the result in a folder.
     fn write_page(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         let result = ResultFolder::open(&folder.join(RESULT))?;
-        let options = PageOptions { dumps: true, on_demand: false, language: Some(self.request.language) };
+        let options = PageOptions {
+            dumps: Some(DumpPlaces::default()),
+            on_demand: false,
+            language: Some(self.request.language),
+        };
         let path = folder.join(REPORT);
         page::write_page(&page_of_result(&result, options)?, &path)?;
         Ok(path)
@@ -159,13 +207,19 @@ impl Compare {
     }
 }
 
+/// Where the dumps are.
+fn located(requested: Option<&Path>) -> anyhow::Result<Located> {
+    Ok(requested.map(Located::parse).transpose()?.unwrap_or_default())
+}
+
 /// The requested sheets, in the order in which they are written: csv, unless something else was requested.
 fn sheets(requested: &[OutputFormat], xlsx: bool) -> Vec<SheetFormat> {
     let is_requested = |format: &SheetFormat| {
         requested.contains(&OutputFormat::Sheet(*format))
             || *format == SheetFormat::Xlsx && xlsx
-            // A page is made from a sheet.
-            || *format == SheetFormat::Csv && requested.contains(&OutputFormat::Html)
+            // A page and a database are made from sheets.
+            || *format == SheetFormat::Csv
+                && [OutputFormat::Html, OutputFormat::Sqlite].iter().any(|made| requested.contains(made))
             || *format == SheetFormat::Csv && requested.is_empty() && !xlsx
     };
     SheetFormat::ALL.into_iter().filter(is_requested).collect()

@@ -6,6 +6,7 @@ pub(crate) mod convert;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod graph;
+pub(crate) mod locate;
 pub(crate) mod ls;
 pub(crate) mod manual;
 pub(crate) mod merge;

@@ -8,7 +8,10 @@ use std::time::Duration;
 use serde_json::json;
 use ulpscope_dump::Select;
 use ulpscope_formats::{Error, file};
-use ulpscope_page::{Page, PageError, PageOptions, ResultFolder, Server, page_of_dump, page_of_result};
+use ulpscope_page::{
+    DumpPlaces, Page, PageError, PageOptions, ResultFolder, Server, page_of_dump, page_of_result,
+    place_of_page,
+};
 use ulpscope_report::page::Template;
 use ulpscope_session::{Language, NumberRanges};
 
@@ -18,8 +21,8 @@ use crate::output::{Output, unless_broken_pipe};
 use crate::progress::Progress;
 use crate::result_document::{has_result, result_at};
 
-/// The name of a page in a folder.
-pub(crate) const REPORT: &str = "report.html";
+/// The name of the standard output among files.
+const STANDARD_OUTPUT: &str = "-";
 
 /// How often a server looks whether it should end.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -27,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What a page shows.
 struct PageSource {
     path: PathBuf,
-    dumps: bool,
+    dumps: Option<DumpPlaces>,
     select: Select,
     language: Option<Language>,
     json: bool,
@@ -37,9 +40,11 @@ impl From<PageArgs> for PageSource {
     fn from(args: PageArgs) -> PageSource {
         let chosen =
             |numbers: Option<NumberRanges>| numbers.map(|NumberRanges(numbers)| numbers).unwrap_or_default();
+        let places = DumpPlaces { target: args.target, golden: args.golden };
+        let reads_dumps = args.dumps || places.is_named();
         PageSource {
             path: args.source,
-            dumps: args.dumps,
+            dumps: reads_dumps.then_some(places),
             select: Select { steps: chosen(args.step), ranks: chosen(args.rank) },
             language: args.lang,
             json: args.json,
@@ -52,11 +57,18 @@ impl PageSource {
         Template::built()?;
         let _progress = Progress::of_one("reading");
         if has_result(&self.path) {
-            let result = ResultFolder::open(&result_at(&self.path)?)?;
-            let options = PageOptions { dumps: self.dumps, on_demand, language: self.language };
+            let result = ResultFolder::open(&result_at(&self.path)?)?.select(&self.select)?;
+            let options = PageOptions { dumps: self.dumps.clone(), on_demand, language: self.language };
             return Ok(page_of_result(&result, options)?);
         }
-        Ok(page_of_dump(&self.path, &self.select, on_demand)?)
+        if self.dumps.as_ref().is_some_and(DumpPlaces::is_named) {
+            anyhow::bail!(
+                "{}: --target and --golden are for a result of `ulpscope compare -o`, and this is none; leave them out, or name \
+                 the result",
+                self.path.display()
+            );
+        }
+        Ok(page_of_dump(&self.path, &self.select, on_demand, self.language)?)
     }
 }
 
@@ -74,8 +86,10 @@ impl From<ReportArgs> for WritePage {
 
 impl WritePage {
     pub(crate) fn run(self, output: &mut Output) -> anyhow::Result<Exit> {
-        let path = if self.output.is_dir() { self.output.join(REPORT) } else { self.output };
-        check_replaceable(&path)?;
+        if self.output.as_os_str() == STANDARD_OUTPUT {
+            return self.print(output);
+        }
+        let path = place_of_page(&self.output)?;
         let page = self.source.page(false)?;
         write_page(&page, &path)?;
         let shown = if self.source.json {
@@ -89,17 +103,21 @@ impl WritePage {
     }
 }
 
-/// Refuses to write a page over something that is none: a result, a dump, a device.
-fn check_replaceable(path: &Path) -> anyhow::Result<()> {
-    let Ok(known) = path.metadata() else { return Ok(()) };
-    let is_page = path.extension().is_some_and(|extension| extension == "html" || extension == "htm");
-    if !known.is_file() || !is_page {
-        anyhow::bail!(
-            "{}: exists and is no page: expected a new file, a file that ends in .html, or a folder",
-            path.display()
-        );
+impl WritePage {
+    /// Writes the page to the standard output.
+    fn print(self, output: &mut Output) -> anyhow::Result<Exit> {
+        if self.source.json {
+            anyhow::bail!(
+                "--json and the page cannot both be on the standard output; write the page to a file with -o FILE"
+            );
+        }
+        let page = self.source.page(false)?;
+        let mut html = Vec::new();
+        page.write(&mut html)?;
+        unless_broken_pipe(output.escaped_bytes(&html))?;
+        page.notes.iter().for_each(|note| output.complain(&format!("note: {note}")));
+        Ok(Exit::Done)
     }
-    Ok(())
 }
 
 /// Writes a page, complete or not at all.

@@ -25,6 +25,13 @@ impl DataRows {
         Ok(DataRows { file, rules, rows })
     }
 
+    /// Pairs of calls that no file names.
+    pub(crate) fn of_calls(pairs: Vec<(String, String)>) -> DataRows {
+        let rules =
+            pairs.into_iter().enumerate().map(|(line, (from, to))| Rule { from, to, line: line as u64 + 1 });
+        DataRows { file: PathBuf::new(), rules: rules.collect(), rows: HashMap::new() }
+    }
+
     /// The counterpart of a row.
     pub(crate) fn row(&self, target: &str) -> Option<&str> {
         self.rows.get(target).map(|&number| self.rules[number].to.as_str())

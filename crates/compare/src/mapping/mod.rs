@@ -60,6 +60,12 @@ impl Mapping {
         Ok(self)
     }
 
+    /// With pairs of calls, which replace a data mapping.
+    pub(crate) fn with_calls(mut self, pairs: Vec<(String, String)>) -> Mapping {
+        self.data = Some(DataRows::of_calls(pairs));
+        self
+    }
+
     /// Whether modules or layers are renamed.
     pub(crate) fn renames_modules(&self) -> bool {
         self.cells.is_some() || self.layers.is_some()

@@ -9,10 +9,8 @@ use std::collections::HashSet;
 use super::extent::Extent;
 use super::flow::Flow;
 use super::observed::{Observed, Seeing, Seen, Source};
-
-/// How many times as large a relative error has to become. Chosen: functions without a known condition are believed to keep
-/// errors within a factor of 3, and their siblings scatter by another 2.
-const GROWTH: f64 = 8.0;
+use super::sensitivity::Sensitivity;
+use super::thresholds::amplified::GROWTH;
 
 /// Calls whose arguments are followed back to origins: a bound on time in long runs.
 const MOST_CALLS: usize = 256;
@@ -46,7 +44,7 @@ pub(super) fn amplified(units: &[Observed], flow: &Flow) -> Vec<Amplified> {
             errors.filter(|error| error.is_finite()).fold(0.0, f64::max)
         };
         let (given, result) = (largest(&Seen::is_taken), largest(&|entry| !entry.is_taken()));
-        if given == 0.0 || result < GROWTH * given || followed == MOST_CALLS {
+        if given == 0.0 || result < GROWTH.get() * given || followed == MOST_CALLS {
             continue;
         }
         followed += 1;

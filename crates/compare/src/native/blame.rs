@@ -5,31 +5,16 @@ use ulpscope_dump::CallKind;
 
 use super::conclude::{Walk, argument_differs, turns_too_many};
 use super::conclusion::{Cause, Conclusion, found};
-use super::expect::{Apart, ELEMENT_SPREAD, shared_part};
+use super::expect::{Apart, shared_part};
 use super::extent::Extent;
 use super::kept::Trained;
 use super::noise::Heard;
 use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::ACCUMULATOR;
+use super::thresholds::expect::ELEMENT_SPREAD;
+use super::thresholds::rounding::ROUNDINGS;
+use super::thresholds::{confidence, origins};
 use crate::verdict::Class;
-
-/// Origins that all differ by more than this are other origins, not the same after some noisy steps in a coarse dtype.
-const OTHER_ORIGINS: f64 = 1e-2;
-
-/// Likewise in float32 or finer: a step changes weights by some hundredth at most, and rounding changes such a step by less
-/// than a tenth, even where an optimizer divides by next to nothing.
-const OTHER_FINE_ORIGINS: f64 = 1e-3;
-
-/// Origins of a first step that all differ by more than one rounding to bfloat16 are other origins, not the same out of a
-/// checkpoint of coarser dtype.
-const STORED: f64 = 1.0 / 256.0;
-
-/// Results of earlier steps that are further apart than so many times what nine in ten are stand out: where errors of
-/// parameters scatter by a factor of 4, which is what those of calls do twice over, three such factors.
-const STANDS_OUT: f64 = 64.0;
-
-/// One in so many parameters, at most, has a gradient that is zero but for rounding: a layer has one bias of keys, among a dozen.
-const FEW: usize = 4;
 
 /// How far apart origins are in this run.
 #[derive(Debug)]
@@ -63,9 +48,9 @@ impl Origins {
         let per_element = |extent: &Extent| extent.error / extent.count.max(1.0).sqrt();
         let is_fine = all.iter().all(|extent| extent.unit() <= ACCUMULATOR);
         let most = match (trained, is_fine) {
-            (None, _) => STORED,
-            (Some(trained), true) => OTHER_FINE_ORIGINS.max(trained.apart),
-            (Some(trained), false) => OTHER_ORIGINS.max(trained.apart),
+            (None, _) => origins::STORED.get(),
+            (Some(trained), true) => origins::OTHER_FINE.get().max(trained.apart),
+            (Some(trained), false) => origins::OTHER.get().max(trained.apart),
         };
         // Where all are others, nothing can be learnt from them.
         let is_learnt = trained.is_some() && at(5, &kept, &Extent::relative) <= most;
@@ -73,7 +58,9 @@ impl Origins {
         let mut origins =
             Origins { ordinary: if median > most { 0.0 } else { median }, trained: learnt, most, reach: 0.0 };
         let others = kept.iter().filter(|extent| !origins.is_as_trained(extent)).count();
-        if let Some(trained) = trained.filter(|_| others * FEW <= kept.len()) {
+        if let Some(trained) =
+            trained.filter(|_| others as f64 * origins::ZERO_GRADIENTS.get() <= kept.len() as f64)
+        {
             origins.reach = trained.reach;
         }
         origins
@@ -83,7 +70,8 @@ impl Origins {
     fn is_as_trained(&self, extent: &Extent) -> bool {
         self.trained.is_some_and(|(size, error)| {
             let size = size.max(extent.rms());
-            let allowed = (STANDS_OUT * error).max(self.most * size) * extent.count.max(1.0).sqrt();
+            let allowed =
+                (origins::TRAINED_APART.get() * error).max(self.most * size) * extent.count.max(1.0).sqrt();
             extent.error <= allowed
         })
     }
@@ -96,10 +84,12 @@ impl Origins {
             return true;
         }
         // Another dtype rounds every element by itself.
-        let of_dtype = if extent.unit() > ACCUMULATOR { 2.0 * extent.unit() } else { 0.0 };
+        let of_dtype =
+            if extent.unit() > ACCUMULATOR { origins::ROUNDINGS.get() * extent.unit() } else { 0.0 };
         let allowed = heard.allowed();
-        let whole = of_dtype.max(8.0 * self.ordinary).max(allowed.whole);
-        let peak = (of_dtype * extent.largest).max((64.0 * self.ordinary).max(allowed.peak) * extent.rms());
+        let whole = of_dtype.max(origins::ORDINARY.get() * self.ordinary).max(allowed.whole);
+        let peak = (of_dtype * extent.largest)
+            .max((origins::ORDINARY_PEAK.get() * self.ordinary).max(allowed.peak) * extent.rms());
         extent.error <= whole * extent.norm && extent.peak <= peak
     }
 }
@@ -158,7 +148,7 @@ impl Walk<'_> {
             let inherited = Conclusion::of(Class::Inherited);
             return Some(Conclusion { from: self.first_cause, entry: Some(number), error, ..inherited });
         }
-        let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
+        let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, confidence::SHOWN);
         conclusion.error = error;
         conclusion.expected.whole = self.origins.ordinary.max(heard.allowed().whole);
         Some(conclusion)
@@ -193,9 +183,9 @@ impl Walk<'_> {
         let mut conclusion = match lone {
             Some(lone) => return Some(self.blame_region(lone, number, error, brought)),
             None if self.flow.is_wired_otherwise(entry, self.units) => {
-                found(Class::DifferentProgram, Cause::Wiring, number, 0.8)
+                found(Class::DifferentProgram, Cause::Wiring, number, confidence::STRUCTURE)
             }
-            None => found(Class::OriginDiffers, Cause::Between, number, 0.6),
+            None => found(Class::OriginDiffers, Cause::Between, number, confidence::BETWEEN),
         };
         conclusion.error = error;
         conclusion.expected = brought;
@@ -224,7 +214,7 @@ impl Walk<'_> {
         match lone {
             Some(lone) => Some(self.blame_region(lone, number, Apart::default(), Apart::default())),
             None if self.flow.is_wired_otherwise(entry, self.units) => {
-                Some(found(Class::DifferentProgram, Cause::Wiring, number, 0.8))
+                Some(found(Class::DifferentProgram, Cause::Wiring, number, confidence::STRUCTURE))
             }
             None => None,
         }
@@ -240,15 +230,15 @@ impl Walk<'_> {
     ) -> Conclusion {
         let first = self.regions.first(part);
         // The first who took of it tells.
-        if self.done[first].as_ref().is_none_or(|known| known.cause.is_none()) {
+        if self.done.cause(first).is_none() {
             let cause = match &self.units[first] {
                 unit if unit.is_lone() => Cause::Lone,
                 unit if argument_differs(unit) => Cause::Argument,
                 _ => Cause::Shape,
             };
             let entry = self.units[first].entries.iter().position(Seen::is_other_argument);
-            let blamed = found(Class::DifferentProgram, cause, 0, 0.8);
-            self.done[first] = Some(Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
+            let blamed = found(Class::DifferentProgram, cause, 0, confidence::STRUCTURE);
+            self.done.set(first, Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
         }
         Conclusion { from: Some(first), entry: Some(number), ..Conclusion::of(Class::Inherited) }
     }
@@ -267,7 +257,8 @@ impl Walk<'_> {
         let mut lone = takers.iter().filter(|&&taker| self.units[taker].is_lone());
         let lone = lone.find_map(|&taker| self.flow.backward.of(taker));
         let heard = self.noise.of(at, number).allowed();
-        let mut brought = Apart { whole: heard.whole.max(4.0 * extent.unit()), ..Apart::default() };
+        let mut brought =
+            Apart { whole: heard.whole.max(ROUNDINGS.get() * extent.unit()), ..Apart::default() };
         let mut scale = extent.norm;
         let mut is_known = !takers.is_empty();
         for &taker in &takers {
@@ -295,7 +286,7 @@ impl Walk<'_> {
         if let Some(lone) = lone {
             return Some(self.blame_region(lone, number, error, brought));
         }
-        let between = found(Class::DivergedHere, Cause::Between, number, 0.6);
+        let between = found(Class::DivergedHere, Cause::Between, number, confidence::BETWEEN);
         Some(Conclusion { error, expected: brought, ..between })
     }
 
@@ -304,8 +295,8 @@ impl Walk<'_> {
         let heard = self.noise.of(at, number);
         let error = match (entry.state, &entry.numbers) {
             (Seeing::Apart, Some(extent)) => {
-                let own = 4.0 * extent.unit();
-                let own = Apart { whole: own, peak: ELEMENT_SPREAD * own, drift: own };
+                let own = ROUNDINGS.get() * extent.unit();
+                let own = Apart { whole: own, peak: ELEMENT_SPREAD.get() * own, drift: own };
                 let error = Apart::relative(extent);
                 if extent.mismatched == 0
                     && self.is_explained(error, own.max(heard.allowed()).max(self.so_far))
@@ -320,15 +311,16 @@ impl Walk<'_> {
         if let Some(changed) = self.who_changed_gradient(at, entry) {
             return Some(self.blame_region(changed, number, error, self.so_far));
         }
-        let found = found(Class::OriginDiffers, Cause::Origin, number, 0.6);
+        let found = found(Class::OriginDiffers, Cause::Origin, number, confidence::BETWEEN);
         Some(Conclusion { error, expected: self.so_far, ..found })
     }
 
     /// The relative errors that a tensor may have if those of what it was made of are known.
     pub(super) fn carried(&self, extent: &Extent, known: Apart) -> Apart {
-        let own = 4.0 * extent.unit();
+        let own = ROUNDINGS.get() * extent.unit();
         let whole = known.whole.max(own);
-        let peak = known.peak.max(own * (extent.largest / extent.rms()).max(1.0)).max(ELEMENT_SPREAD * whole);
+        let peak =
+            known.peak.max(own * (extent.largest / extent.rms()).max(1.0)).max(ELEMENT_SPREAD.get() * whole);
         Apart { whole, peak, drift: known.drift + shared_part(extent, whole, own) }
     }
 

@@ -5,15 +5,16 @@
 //! difference looks for them. Contractions tell the two apart: they are what a run in a coarser dtype is meant to do in it.
 
 use ulpscope_dump::CallKind;
+use ulpscope_dump::operators::Family;
 
 use super::conclude::{Walk, argument_differs};
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::{Apart, Expectations};
-use super::extent::Extent;
+use super::extent::{Extent, Roundoff};
 use super::flow::Flow;
 use super::observed::{Observed, Seen};
 use super::rounding::ACCUMULATOR;
-use super::sensitivity::Family;
+use super::thresholds::confidence;
 use crate::verdict::Class;
 
 /// Whether most contractions have results of float32 or finer on both sides.
@@ -42,7 +43,7 @@ impl Walk<'_> {
         let brought = makers.map(|maker| self.regions.brought(maker)).fold(Apart::default(), Apart::max);
         let (number, error, expected) = self.expectations.results(at).find_map(|(number, extent)| {
             let is_coarse = unit.entries[number].is_recast && extent.unit() > ACCUMULATOR;
-            let expected = self.carried(&Extent { unit: ACCUMULATOR as f32, ..*extent }, brought);
+            let expected = self.carried(&Extent { unit: Roundoff::of(ACCUMULATOR), ..*extent }, brought);
             let error = Apart::relative(extent);
             (is_coarse && !self.is_explained(error, expected)).then_some((number, error, expected))
         })?;
@@ -53,7 +54,7 @@ impl Walk<'_> {
             self.leave_route(cast);
             return Some(self.blame_region(cast, number, error, expected));
         }
-        let cast = found(Class::DifferentProgram, Cause::Cast, number, 0.8);
+        let cast = found(Class::DifferentProgram, Cause::Cast, number, confidence::STRUCTURE);
         Some(Conclusion { error, expected, ..cast })
     }
 }

@@ -14,11 +14,12 @@ use ulpscope_dump::{CallKind, Role};
 
 use super::blame::Origins;
 use super::cast::is_fine_run;
-use super::conclusion::{Cause, Conclusion, found};
+use super::conclusion::{Cause, Conclusion, found, is_of_structure};
+use super::conclusion_list::ConclusionList;
 use super::expect::{Apart, Excess, Expectations};
 use super::extent::Extent;
 use super::flow::Flow;
-use super::kept::{Kept, LeftApart, Trained};
+use super::kept::{Kept, Trained};
 use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen};
 use super::proofs::Decided;
@@ -26,19 +27,11 @@ use super::regions::Regions;
 use super::rounding::ACCUMULATOR;
 use super::routes::Routes;
 use super::saved::of_saved;
-use super::siblings::{LEAST_ALLOWED, Siblings};
+use super::siblings::Siblings;
+use super::thresholds::conclude::{BESIDE_KNOWN, BEYOND_LINEAR, NEAR_A_TIE, TURNED_FEW, TURNED_SPREAD};
+use super::thresholds::confidence;
+use super::thresholds::siblings::LEAST_ALLOWED;
 use crate::verdict::Class;
-
-/// From this relative error on nothing is linear any more, and a call may do anything with it.
-const BEYOND_LINEAR: f64 = 0.05;
-
-/// How many decisions an error turns, in terms of its relative size: values that are compared lie some sixteenth of their
-/// size apart, as the largest of some thousand do.
-const NEAR_A_TIE: f64 = 16.0;
-
-/// Behind an error that is known, another has to be so many times what may come of that: what is handed on is known within
-/// a factor of 2 for each of the three ways it is measured, and a quarter more.
-const BESIDE_KNOWN: f64 = 10.0;
 
 /// Concludes all units.
 ///
@@ -75,7 +68,7 @@ pub(super) fn conclude(
         regions: Regions::of(units, flow, &expectations),
         is_fine_run: is_fine_run(units, flow, &expectations),
         routes: Routes::default(),
-        done: vec![None; units.len()],
+        done: ConclusionList::open(units.len()),
         expectations: &expectations,
         so_far: Apart::default(),
         at: 0,
@@ -83,14 +76,12 @@ pub(super) fn conclude(
         decided,
     };
     let is_guess = walk.conclude_all();
-    let none = || Conclusion::of(Class::NotComparable);
-    let conclusions = walk.done.into_iter().map(|done| done.unwrap_or_else(none)).collect();
-    Concluded { conclusions, routes: walk.routes, origins: walk.origins, is_guess }
+    Concluded { conclusions: walk.done, routes: walk.routes, origins: walk.origins, is_guess }
 }
 
 /// What was concluded of all units.
 pub(super) struct Concluded {
-    pub(super) conclusions: Vec<Conclusion>,
+    pub(super) conclusions: ConclusionList,
     /// Other routes to the same results.
     pub(super) routes: Routes,
     pub(super) origins: Origins,
@@ -113,7 +104,7 @@ pub(super) struct Walk<'a> {
     pub(super) is_fine_run: bool,
     /// Other routes to the same results.
     pub(super) routes: Routes,
-    pub(super) done: Vec<Option<Conclusion>>,
+    pub(super) done: ConclusionList,
     pub(super) expectations: &'a Expectations<'a>,
     /// The unit that is being concluded.
     pub(super) at: usize,
@@ -137,7 +128,7 @@ impl Walk<'_> {
                 && !self.flow.is_composite(at)
                 && self.is_route(start, cause)
             {
-                self.done[start] = Some(self.on_route(start));
+                self.done.set(start, self.on_route(start));
                 conclusion = self.conclude(at);
             }
             if !self.routes.is_on(at) {
@@ -148,13 +139,14 @@ impl Walk<'_> {
             if let Some((start, _)) = self.cause_of(at, &conclusion) {
                 self.first_cause = self.first_cause.or(Some(start));
             }
-            if self.done[at].as_ref().is_none_or(|known| known.cause.is_none()) {
-                self.done[at] = Some(conclusion);
+            if self.done.cause(at).is_none() {
+                self.done.set(at, conclusion);
             }
         }
         for at in (0..self.units.len()).filter(|&at| self.routes.is_on(at)) {
-            self.done[at] = Some(self.on_route(at));
+            self.done.set(at, self.on_route(at));
         }
+        self.look_at_updates();
         if self.first_cause.is_some() {
             return false;
         }
@@ -163,11 +155,31 @@ impl Walk<'_> {
         is_guess && self.kept.first_apart.is_none()
     }
 
+    /// Of steps that the two runs make in different ways, one call is named for what they leave in parameters, and not each
+    /// that differs.
+    fn look_at_updates(&mut self) {
+        let is_blamed = |at: &usize| self.done.cause(*at).is_some();
+        let mut blamed: Vec<usize> = self.kept.updates.members().filter(is_blamed).collect();
+        blamed.retain(|&at| self.kept.updates.is_in_rewritten(at));
+        blamed.sort_unstable();
+        let (Some((&first, others)), Some(_)) = (blamed.split_first(), &self.kept.first_apart) else {
+            return;
+        };
+        if others.is_empty() {
+            return;
+        }
+        if self.done.cause(first).is_some_and(is_of_structure) {
+            self.done.set(first, Conclusion { cause: Some(Cause::Updates), ..self.done.get(first) });
+        }
+        for &at in others {
+            self.done.set(at, Conclusion { from: Some(first), ..Conclusion::of(Class::Inherited) });
+        }
+    }
+
     /// Where nobody was found to blame, who leaves another parameter is.
     fn look_at_kept(&mut self) {
-        if let Some(&LeftApart { by, error, expected, .. }) = self.kept.first_apart.as_ref() {
-            let blamed = found(Class::DifferentProgram, Cause::Left, 0, 0.8);
-            self.done[by] = Some(Conclusion { entry: None, error, expected, is_of_taker: true, ..blamed });
+        if let Some((by, left)) = self.kept.blamed() {
+            self.done.set(by, left);
         }
     }
 
@@ -181,19 +193,17 @@ impl Walk<'_> {
         }
         let is_sum = |at: &usize| self.units[*at].kind == CallKind::ParametersGrad;
         for at in (0..self.units.len()).filter(is_sum) {
-            let known = self.done[at].as_ref();
-            let is_judged = known.is_some_and(|known| {
-                matches!(known.class, Class::Noise | Class::Inherited) && known.from.is_none()
-            });
+            let is_judged = matches!(self.done.class(at), Some(Class::Noise | Class::Inherited))
+                && self.done.from(at).is_none();
             let beside = self.expectations.beside(at);
             let is_far = |extent: &Extent| {
                 let size = extent.norm.max(beside * extent.count.sqrt());
-                extent.error > BEYOND_LINEAR * size
+                extent.error > BEYOND_LINEAR.get() * size
             };
             let mut far = self.expectations.results(at).filter(|(_, extent)| is_far(extent));
             if let Some((entry, extent)) = far.next().filter(|_| is_judged) {
-                let found = found(Class::DivergedHere, Cause::Made, entry, 0.3);
-                self.done[at] = Some(Conclusion { error: Apart::relative(extent), ..found });
+                let found = found(Class::DivergedHere, Cause::Made, entry, confidence::GUESS);
+                self.done.set(at, Conclusion { error: Apart::relative(extent), ..found });
                 return true;
             }
         }
@@ -204,7 +214,7 @@ impl Walk<'_> {
     fn cause_of(&self, at: usize, conclusion: &Conclusion) -> Option<(usize, Cause)> {
         let blamed = || {
             let from = conclusion.from?;
-            Some((from, self.done[from].as_ref()?.cause?))
+            Some((from, self.done.cause(from)?))
         };
         conclusion.cause.map(|cause| (at, cause)).or_else(blamed)
     }
@@ -238,8 +248,20 @@ impl Walk<'_> {
         }
         let from = self.comes_from(at);
         let mut known = Conclusion { from, ..Conclusion::of(Class::Noise) };
+        // What a step leaves is what calls made: final results are compared with accumulated rounding.
+        if unit.kind == CallKind::StepEnd {
+            let mut tensors = unit.entries.iter().filter(|entry| entry.is_tensor);
+            known.class = match from {
+                _ if tensors.clone().all(|entry| entry.state.is_settled()) => Class::Equal,
+                Some(_) => Class::Inherited,
+                None if tensors.all(|entry| self.is_near(entry)) => Class::Noise,
+                None => Class::NotComparable,
+            };
+            return known;
+        }
         let mut tensors = unit.entries.iter().filter(|entry| entry.is_tensor);
-        if self.kept.is_towards(at) && !tensors.all(|entry| self.is_near(entry)) {
+        let is_update = self.kept.is_towards(at) || self.kept.updates.is_crossed(at);
+        if is_update && !tensors.all(|entry| self.is_near(entry)) {
             known.class = Class::NotComparable;
             return known;
         }
@@ -273,7 +295,7 @@ impl Walk<'_> {
                 known.class = Class::DifferentProgram;
                 return known;
             }
-            return found(Class::DifferentProgram, Cause::Shape, number, 0.9);
+            return found(Class::DifferentProgram, Cause::Shape, number, confidence::EXACT);
         }
         let mut concluded = self.look_at_results(at, unit, known);
         // Sums of gradients have no makers that are known: behind an error, they may have it.
@@ -349,7 +371,7 @@ impl Walk<'_> {
             let made_here = untouched || is_too_many && known.from.is_none();
             if made_here && entry.is_tensor {
                 let (class, cause) = self.introduced(at, true);
-                return found(class, cause, number, 0.9);
+                return found(class, cause, number, confidence::EXACT);
             }
         }
         let kind = self.flow.kinds[at];
@@ -374,8 +396,8 @@ impl Walk<'_> {
             let taken = self.taken(at);
             // Behind an error that is known, another has to stand out from it.
             let may_be_its = known.from.is_some() && taken > 0.0;
-            let is_open = !is_cleared && (!may_be_its || taken < BEYOND_LINEAR);
-            let doubt = if may_be_its { times / BESIDE_KNOWN } else { times };
+            let is_open = !is_cleared && (!may_be_its || taken < BEYOND_LINEAR.get());
+            let doubt = if may_be_its { times / BESIDE_KNOWN.get() } else { times };
             let stands_out = is_open && (doubt > 1.0 || !may_be_its && self.is_gone(at, excess));
             known.doubt = if is_open && !loose { doubt } else { 0.0 };
             if stands_out && !loose && (self.follows_unlike(at) || self.flow.rearranged.contains(&at)) {
@@ -386,11 +408,11 @@ impl Walk<'_> {
                 known.confidence = confidence;
                 // What is but scaled was not drawn anew.
                 let Apart { whole, drift, .. } = known.error;
-                let is_new = (whole * whole - drift * drift).max(0.0).sqrt() > BEYOND_LINEAR;
+                let is_new = (whole * whole - drift * drift).max(0.0).sqrt() > BEYOND_LINEAR.get();
                 let (class, cause) = self.introduced(at, is_new);
                 (known.class, known.cause) = (class, Some(cause));
                 if self.has_unknown_arguments(unit) {
-                    known.confidence /= 2.0;
+                    known.confidence *= confidence::UNKNOWN_ARGUMENT;
                 }
                 return known;
             }
@@ -423,7 +445,7 @@ impl Walk<'_> {
     /// Whether a result is gone that its arguments say is there: no noise makes zeros of all elements.
     fn is_gone(&self, at: usize, excess: &Excess) -> bool {
         let result = self.units[at].entries[excess.entry].numbers.as_ref();
-        excess.times.whole > LEAST_ALLOWED
+        excess.times.whole > LEAST_ALLOWED.get()
             && result.is_some_and(|result| result.is_gone)
             && !self.flow.operations[at].may_hide
             && !self.expectations.taken(at).iter().any(|taken| taken.is_gone)
@@ -448,11 +470,11 @@ pub(super) fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen)> {
 }
 
 /// Whether more decisions fell otherwise than an error of what was decided on makes: between floats that are not the same,
-/// another decision may be right, at a tie or a threshold, but not many more than are that near to one. Four standard
-/// deviations of a count, and three where nearly none is expected.
+/// another decision may be right, at a tie or a threshold, but not many more than are that near to one.
 pub(super) fn turns_too_many((turned, of): (f64, f64), error: f64) -> bool {
-    let expected = NEAR_A_TIE * error * of;
-    turned > expected + if error > 0.0 { 4.0 * expected.sqrt() + 3.0 } else { 0.0 }
+    let expected = NEAR_A_TIE.get() * error * of;
+    turned
+        > expected + if error > 0.0 { TURNED_SPREAD.get() * expected.sqrt() + TURNED_FEW.get() } else { 0.0 }
 }
 
 pub(super) fn argument_differs(unit: &Observed) -> bool {

@@ -48,3 +48,20 @@ impl Conclusion {
 pub(super) fn found(class: Class, cause: Cause, entry: usize, confidence: f64) -> Conclusion {
     Conclusion { cause: Some(cause), entry: Some(entry), confidence, ..Conclusion::of(class) }
 }
+
+/// Whether a cause is a difference of structure or of what a run is given, which inputs of other sizes bring about.
+pub(super) fn is_of_structure(cause: Cause) -> bool {
+    match cause {
+        Cause::Lone | Cause::Region | Cause::Shape | Cause::Wiring | Cause::Between | Cause::Origin => true,
+        Cause::Made
+        | Cause::Argument
+        | Cause::Left
+        | Cause::Updates
+        | Cause::Cast
+        | Cause::NonFinite
+        | Cause::BothBroken
+        | Cause::Draw
+        | Cause::Cut
+        | Cause::ArgumentInBackward => false,
+    }
+}

@@ -52,6 +52,7 @@ pub(super) fn cut_inputs(plan: &NativePlan<'_>, units: &[Observed]) -> Vec<Note>
             target: one.name.clone(),
             golden: other.name.clone(),
             sizes: sizes.map(|(dimension, (&one, &other))| (dimension as u64, [one, other])).collect(),
+            part: None,
         })
     });
     notes.take(SHOWN).collect()
@@ -64,7 +65,7 @@ fn inputs(plan: &NativePlan<'_>, units: &[Observed], side: Side) -> Vec<Input> {
         let mut entries = unit.entries.iter().filter(|entry| entry.is_tensor && entry.is_taken());
         unit.kind == CallKind::Forward && entries.any(|entry| entry.sources()[side as usize].is_outside())
     };
-    let call = |unit: &Observed| if side == Side::Target { unit.target } else { unit.golden };
+    let call = |unit: &Observed| if side == Side::Target { unit.target() } else { unit.golden() };
     // Where all pairs have the same shapes, nothing is read.
     let has_other_shape = units.iter().any(|unit| {
         let outside = unit.entries.iter().filter(|entry| entry.sources().iter().any(Source::is_outside));

@@ -7,33 +7,24 @@
 use std::collections::{HashMap, HashSet};
 
 use ulpscope_dump::CallKind;
+use ulpscope_dump::operators::{Family, SumsOver};
 
 use super::amplified::amplified;
 use super::extent::{Extent, ratio};
 use super::flow::Flow;
-use super::limit::ELEMENT_FACTOR;
 use super::noise::Noise;
 use super::observed::{Observed, Seen};
 use super::parts::{Part, Parts};
 use super::rounding::own_error;
-use super::sensitivity::{Family, terms};
-
-/// Elements of an ordinary error lie within this many standard deviations: one in a thousand million does not.
-pub(super) const ELEMENT_SPREAD: f64 = 6.0;
-
-/// How many times the rounding of one operation a recurrent network has: a step has some 16 roundings in a row, gates and their
-/// functions, and remembers some four steps before. `√(16 · 4)`.
-const LOOP: f64 = 8.0;
-
-/// Among fewer elements a random error may be much like a factor.
-const FEW_ELEMENTS: f64 = 64.0;
+use super::sensitivity::{Sensitivity, terms};
+use super::thresholds::expect::{ELEMENT_SPREAD, FEW_ELEMENTS, GATES, LOOP, UNSEEN};
 
 /// The part of a random error that all elements share, of one that is expected to be `whole` and at least `own`. Rows or
 /// columns share theirs, so it is that of as many independent elements as the root of the count; and a second-order part of any
 /// error lies in the direction of the tensor itself. Where elements were compared, what they do not share was seen: if that is
 /// small, so is the share of it.
 pub(super) fn shared_part(of: &Extent, whole: f64, own: f64) -> f64 {
-    if of.count < FEW_ELEMENTS {
+    if of.count < FEW_ELEMENTS.get() {
         return whole;
     }
     let (error, drift) = (of.relative(), of.drift);
@@ -212,7 +203,7 @@ impl<'a> Expectations<'a> {
             }
             // Most sums are over one dimension, or over all but one.
             length = length.max(from.count / result.count.max(1.0)).max(from.count.sqrt());
-            if let (Family::Contraction, Some(partner)) = (family, partner) {
+            if let (SumsOver::Inner, Some(partner)) = (family.sums_over(), partner) {
                 length = length.max(terms(from, partner, result));
             }
             let gain = slope.max(if from.norm > 0.0 { result.norm / from.norm } else { 0.0 });
@@ -224,26 +215,25 @@ impl<'a> Expectations<'a> {
             // argument that is off by a share, as large a share of the elements may be.
             if is_gate && number > 0 && from.error > 0.0 {
                 inherited_peak = inherited_peak.max(parts[0].0.largest);
-                inherited += 2.0 * from.relative() * result.norm * result.norm;
+                inherited += GATES.get() * from.relative() * result.norm * result.norm;
             }
         }
         let natural = natural.max(result.norm).max(around.beside * spread);
         // Where nothing is known of how it was made, its dtype tells, and how large it is among what it stands with.
         let is_unknown = !self.flow.is_composite(at) && (parts.is_empty() || self.is_unseen_sum(at));
         let unknown = if is_unknown { result.limit() * ratio(natural, result.norm) } else { 0.0 };
-        let unknown = Apart { whole: unknown, peak: ELEMENT_FACTOR * unknown, drift: unknown };
+        let unknown = Apart { whole: unknown, peak: ELEMENT_SPREAD.get() * unknown, drift: unknown };
         let within = around.within.max(unknown);
-        // Statistics show some part of an error, of the arguments as of the result: how large a part is chance.
-        let unseen = if result.by_elements { 1.0 } else { 2.0 };
+        let unseen = if result.by_elements { 1.0 } else { UNSEEN.get() };
         let inherited = unseen * (inherited.sqrt() + within.whole * result.norm);
         let inherited_peak = inherited_peak.max(within.peak * result.rms());
-        let loops = if self.flow.operations[at].is_loop { LOOP } else { 1.0 };
+        let loops = if self.flow.operations[at].is_loop { LOOP.get() } else { 1.0 };
         let own = loops * own_error(unit, length);
         let heard = self.noise.of(at, entry).allowed();
         let whole = own * natural + inherited + heard.whole * result.norm;
-        let peak = own * result.largest.max(ELEMENT_SPREAD * natural / spread)
+        let peak = own * result.largest.max(ELEMENT_SPREAD.get() * natural / spread)
             + inherited_peak
-            + ELEMENT_SPREAD * inherited / spread
+            + ELEMENT_SPREAD.get() * inherited / spread
             + heard.peak * result.rms();
         let whole = ratio(whole, result.norm);
         let drift = drift.sqrt() + within.drift + shared_part(result, whole, own) + heard.drift;

@@ -1,4 +1,4 @@
-//! How large a tensor is and how far the two sides are apart, in some hundred bytes.
+//! How large a tensor is and how far the two sides are apart, in 56 bytes.
 
 use ulpscope_dump::TensorEntry;
 use ulpscope_kernels::Rest;
@@ -8,6 +8,8 @@ use super::limit::LimitNumber;
 use super::measure::{Basis, Measured, Numbers, State};
 use super::rounding::{ACCUMULATOR, unit_roundoff};
 use super::sentinels::statistic_beside_sentinels;
+use super::thresholds::amplified::GROWTH;
+use super::thresholds::evidence::GONE;
 
 /// How large a tensor is, and how far the two sides are apart.
 #[derive(Clone, Copy, Debug)]
@@ -25,26 +27,103 @@ pub(super) struct Extent {
     /// The part of the error that all elements share, relative: by how much the target is the golden times a factor other
     /// than 1.
     pub(super) drift: f64,
-    /// See [`Extent::unit`]; a power of two, which is exact in few bytes.
-    pub(super) unit: f32,
+    /// See [`Extent::unit`].
+    pub(super) unit: Roundoff,
     /// See [`Extent::limit`].
     pub(super) limit: LimitNumber,
     /// Elements that are NaN or infinite, in the target and in the golden.
-    pub(super) broken: [bool; 2],
-    /// Likewise NaN.
-    pub(super) nan: [bool; 2],
-    /// Elements that are NaN or infinite on one side only.
-    pub(super) mismatched: u32,
+    pub(super) non_finite: [NonFinite; 2],
+    /// Elements that are NaN or infinite on one side only; 255 stands for more.
+    pub(super) mismatched: u8,
     /// Whether elements were compared, and not statistics.
     pub(super) by_elements: bool,
     /// Whether it is nothing but zeros on one side only, and not for being too small for its dtype.
     pub(super) is_gone: bool,
+    /// See [`Extent::spread`].
+    pub(super) spread: SpreadShare,
+}
+
+/// The spread of elements about their mean, as a share of the root of their mean square. In one byte, as there are millions:
+/// eighths of a power of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SpreadShare(u8);
+
+impl SpreadShare {
+    /// A smaller share is not seen: statistics are recorded in float32, and squares of a mean cancel.
+    const LEAST: f64 = 1.0 / 1024.0;
+
+    /// Of elements with this mean and this root of the mean square.
+    pub(super) fn of(mean: f64, rms: f64) -> SpreadShare {
+        let common = mean / rms;
+        if !common.is_finite() {
+            return SpreadShare::default();
+        }
+        let share = (1.0 - common * common).max(0.0).sqrt().max(SpreadShare::LEAST);
+        SpreadShare((-8.0 * libm::log2(share)).round() as u8)
+    }
+
+    fn share(self) -> f64 {
+        libm::exp2(-f64::from(self.0) / 8.0)
+    }
+
+    /// How many times as large the relative error of what is left without the mean is; 1, if that is not much: one
+    /// normalisation after the other does not multiply errors.
+    pub(super) fn growth(self) -> f64 {
+        let growth = 1.0 / self.share();
+        if growth >= GROWTH.get() { growth } else { 1.0 }
+    }
+}
+
+/// Whether elements are NaN or infinite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NonFinite {
+    No,
+    Infinite,
+    /// NaN, and maybe also infinite.
+    Nan,
+}
+
+impl NonFinite {
+    fn of(is_broken: bool, is_nan: bool) -> NonFinite {
+        match (is_broken, is_nan) {
+            (_, true) => NonFinite::Nan,
+            (true, false) => NonFinite::Infinite,
+            (false, false) => NonFinite::No,
+        }
+    }
+}
+
+/// Half a unit in the last place of 1, in one byte: it is a power of two, or 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Roundoff(u8);
+
+impl Roundoff {
+    /// Of what [`unit_roundoff`] returned.
+    pub(super) fn of(unit: f64) -> Roundoff {
+        let exponent = (unit.to_bits() >> 52) & 0x7ff;
+        Roundoff(if unit == 0.0 { 0 } else { (1023 - exponent) as u8 })
+    }
+
+    /// As a number.
+    fn unit(self) -> f64 {
+        if self.0 == 0 { 0.0 } else { f64::from_bits((1023 - u64::from(self.0)) << 52) }
+    }
 }
 
 impl Extent {
+    /// Whether elements of a side are NaN or infinite.
+    pub(super) fn is_broken(&self, side: usize) -> bool {
+        self.non_finite[side] != NonFinite::No
+    }
+
+    /// Whether elements of a side are NaN.
+    pub(super) fn has_nan(&self, side: usize) -> bool {
+        self.non_finite[side] == NonFinite::Nan
+    }
+
     /// Half a unit in the last place of the coarser dtype, relative.
     pub(super) fn unit(&self) -> f64 {
-        f64::from(self.unit)
+        self.unit.unit()
     }
 
     /// What two tensors of these dtypes may be apart if nothing at all is known of how they were made.
@@ -62,6 +141,11 @@ impl Extent {
         self.norm / self.count.max(1.0).sqrt()
     }
 
+    /// The standard deviation of all elements: their size without what they have in common.
+    pub(super) fn spread(&self) -> f64 {
+        self.rms() * self.spread.share()
+    }
+
     /// Takes size and error of what is left without sentinels.
     fn leave_to(&mut self, rest: &Rest) {
         let [target, golden] = rest.norms();
@@ -73,6 +157,7 @@ impl Extent {
         let shared = rest.cosine().map(|cosine| ratio((cosine * target - golden).abs(), target.max(golden)));
         self.drift = shared.unwrap_or(0.0).min(self.relative());
         self.is_gone = (target == 0.0) != (golden == 0.0);
+        self.spread = SpreadShare::default();
     }
 
     /// The largest error of an element, relative to the size of an ordinary one.
@@ -81,8 +166,8 @@ impl Extent {
     }
 }
 
-fn count_of(elements: u64) -> u32 {
-    u32::try_from(elements).unwrap_or(u32::MAX)
+fn count_of(elements: u64) -> u8 {
+    u8::try_from(elements).unwrap_or(u8::MAX)
 }
 
 /// 0 of 0 is 0: nothing is off.
@@ -109,17 +194,20 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
         error: 0.0,
         peak: 0.0,
         drift: 0.0,
-        unit: units[0].max(units[1]) as f32,
+        unit: Roundoff::of(units[0].max(units[1])),
         limit: LimitNumber::of(measured.limit),
-        broken: [broken(target, &measured.target), broken(golden, &measured.golden)],
-        nan: [nan(target, &measured.target), nan(golden, &measured.golden)],
+        non_finite: [recorded(target, &measured.target), recorded(golden, &measured.golden)],
         mismatched: 0,
         by_elements: measured.basis == Basis::Elements,
         is_gone: false,
+        spread: SpreadShare::default(),
     };
+    if let (Some(mean), Some(norm)) = (mean, norm) {
+        extent.spread = SpreadShare::of(mean, norm / count.max(1.0).sqrt());
+    }
     if let (Some(one), Some(other)) = (target_norm, norm) {
         let smallest = [target, golden].map(|entry| entry.dtype().map_or(0.0, smallest));
-        let smallest = 16.0 * smallest[0].max(smallest[1]);
+        let smallest = GONE.get() * smallest[0].max(smallest[1]);
         let is_large = one.max(other) > smallest * count.sqrt() && one.max(other).is_finite();
         extent.is_gone = (one == 0.0) != (other == 0.0) && is_large;
     }
@@ -137,12 +225,11 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
             extent.drift = drift.min(distances.rel_l2);
         }
         extent.mismatched = count_of(bad.mismatched);
-        extent.nan = [bad.target_nan > 0, bad.golden_nan > 0];
-        extent.broken = [
-            bad.target_nan + bad.target_pos_inf + bad.target_neg_inf > 0,
-            bad.golden_nan + bad.golden_pos_inf + bad.golden_neg_inf > 0,
+        extent.non_finite = [
+            NonFinite::of(bad.target_pos_inf + bad.target_neg_inf > 0, bad.target_nan > 0),
+            NonFinite::of(bad.golden_pos_inf + bad.golden_neg_inf > 0, bad.golden_nan > 0),
         ];
-        if !extent.norm.is_finite() || norm.is_none() || extent.broken != [false; 2] {
+        if !extent.norm.is_finite() || norm.is_none() || extent.non_finite != [NonFinite::No; 2] {
             extent.norm = ratio(distances.euclid, distances.rel_l2);
         }
         if let Some(rest) = &measured.rest {
@@ -160,8 +247,7 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
         extent.error = apart(3).max(apart(2) * count.sqrt());
         extent.peak = apart(0).max(apart(1));
         extent.drift = ratio(apart(3), extent.norm);
-        let dtypes = [target, golden].map(TensorEntry::dtype);
-        if let Some(beside) = statistic_beside_sentinels([&measured.target, &measured.golden], dtypes) {
+        if let Some(beside) = statistic_beside_sentinels([&measured.target, &measured.golden]) {
             let ends = [measured.target[beside], measured.golden[beside]].map(|end| end.unwrap_or(0.0).abs());
             extent.largest = ends[0].max(ends[1]);
             extent.norm = extent.largest * count.sqrt();
@@ -183,18 +269,49 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
     Some(extent)
 }
 
-fn broken(entry: &TensorEntry, numbers: &Numbers) -> bool {
-    entry.non_finite().is_some() || numbers.iter().flatten().any(|number| !number.is_finite())
-}
-
-fn nan(entry: &TensorEntry, numbers: &Numbers) -> bool {
+/// What a dump says of elements that are not finite.
+fn recorded(entry: &TensorEntry, numbers: &Numbers) -> NonFinite {
+    let mut known = numbers.iter().flatten();
     match entry.non_finite() {
-        Some(counts) => counts.nan > 0,
-        None => numbers.iter().flatten().any(|number| number.is_nan()),
+        Some(counts) => NonFinite::of(true, counts.nan > 0),
+        None => NonFinite::of(
+            known.clone().any(|number| !number.is_finite()),
+            known.any(|number| number.is_nan()),
+        ),
     }
 }
 
 /// The smallest number above zero, or what float32 keeps to its full precision, if that is larger.
 fn smallest(dtype: DType) -> f64 {
     dtype.float_limits().map_or(0.0, |limits| limits.min_positive).max(1e-38)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_is_known_to_a_tenth() {
+        for (mean, spread) in [(0.0, 1.0), (1.0, 1.0), (30.0, 0.5), (-100.0, 1.0)] {
+            let rms = f64::hypot(mean, spread);
+            let told = rms * SpreadShare::of(mean, rms).share();
+            assert!((told / spread - 1.0).abs() < 0.1, "{mean} {spread}: {told}");
+        }
+        // More is not seen, and nothing of zeros.
+        assert!((SpreadShare::of(1.0, 1.0).share() - SpreadShare::LEAST).abs() < 1e-9);
+        assert_eq!(SpreadShare::of(0.0, 0.0), SpreadShare::default());
+    }
+
+    #[test]
+    fn the_roundoff_of_every_dtype_is_exact_in_one_byte() {
+        for dtype in DType::ALL {
+            let unit = unit_roundoff(dtype);
+            assert_eq!(Roundoff::of(unit).unit(), unit, "{dtype:?}");
+        }
+    }
+
+    #[test]
+    fn an_extent_stays_small() {
+        assert_eq!(size_of::<Option<Extent>>(), 56);
+    }
 }

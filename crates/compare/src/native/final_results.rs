@@ -2,7 +2,8 @@
 //!
 //! Each call may explain its error by its inputs, and calls that one side computes differently are not compared at all. So
 //! a run in which no call is to blame can still end in different numbers. Final results are what the outermost modules
-//! return, results of calls that are unused, such as a loss, and the gradients of parameters.
+//! return, results of calls that are unused, such as a loss, what the step leaves in buffers and in what models returned,
+//! and the gradients of parameters. Of two different programs they are found in `correspondence/final_values.rs`.
 //!
 //! How far apart they may be follows from the run itself. Rounding accumulates like the steps of a random walk: along the longest
 //! chain of calls that leads to a result, the squares of what each rounds are added up, and of what parameters and inputs
@@ -10,6 +11,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ulpscope_dump::operators::Family;
 use ulpscope_dump::{CallKind, Role};
 
 use super::extent::{Extent, ratio};
@@ -17,22 +19,34 @@ use super::flow::Flow;
 use super::noise::Noise;
 use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::ACCUMULATOR;
-use super::sensitivity::Family;
+use super::thresholds::expect::LOOP;
+use super::thresholds::final_results::{ALLOWED, ALLOWED_IN_GRADIENTS, RECORDED, REDUCTION};
+use super::thresholds::origins::OPPOSITE_STEPS;
+use super::thresholds::sentinels::LEAST;
 use super::unit_links::UnitLinks;
 
-/// How many times the accumulated rounding a result of the forward pass may be off. In the healthy comparisons of the fault
-/// suite none has more than 0.8 times.
-const ALLOWED: f64 = 3.0;
+/// How far apart statistics of a final result may be.
+pub(super) struct StatisticBounds {
+    /// The mean or the norm, relative to its size.
+    pub(super) sums: f64,
+    /// The extremes, relative to the larger of them.
+    pub(super) extremes: f64,
+}
 
-/// Likewise a gradient of a parameter: normalisations make differences of large numbers of it. None has more than 10.6 times.
-const ALLOWED_IN_GRADIENTS: f64 = 32.0;
-
-/// How many times the rounding of one call a recurrent network has: see `expect.rs`.
-const LOOP: f64 = 8.0;
-
-/// A result with so many times fewer elements than an argument is a reduction, such as a loss: its error is that of what it is
-/// reduced from, however small the sum.
-const REDUCTION: f64 = 8.0;
+impl StatisticBounds {
+    /// If rounding moves each element by `rounding`, and what the runs were given differs by `given`, relatively.
+    ///
+    /// Roundings of different elements go different ways: a sum over `n` of them keeps a share of `1/√n`. Rows of a result
+    /// share the roundings of what they are multiplied with, so `n` is the number of columns, about `√count`. What the runs
+    /// were given is shared by all. In the healthy statistics of the suite of ports, none has more than a tenth of this.
+    pub(super) fn of(rounding: f64, given: f64, count: f64) -> StatisticBounds {
+        let share = 1.0 / count.max(1.0).sqrt().sqrt();
+        StatisticBounds {
+            sums: (ALLOWED.get() * (rounding * share).hypot(given)).max(RECORDED.get()),
+            extremes: (ALLOWED.get() * rounding.hypot(given)).max(RECORDED.get()),
+        }
+    }
+}
 
 /// A final result that is too far apart.
 #[derive(Clone, Debug)]
@@ -62,6 +76,10 @@ pub(super) struct Guarded {
     pub(super) unbounded: Vec<(usize, usize)>,
     /// Whether there are final results and each of them was compared with its bound.
     pub(super) is_complete: bool,
+    /// Whether inputs are cut differently and what follows from them could not be compared.
+    pub(super) is_open: bool,
+    /// Where some differ within their bounds by statistics alone: the relative error of elements below which nothing may show.
+    pub(super) hidden: Option<f64>,
 }
 
 /// Compares every final result with what accumulated rounding allows. `with_gradients`: also the gradients that backward
@@ -71,6 +89,7 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
     let feeding = feeding(flow);
     let mut worst: Option<(u8, f64, Unexplained)> = None;
     let (mut unbounded, mut compared, mut unmeasured) = (Vec::new(), 0u64, false);
+    let mut hidden: Option<f64> = None;
     for (at, unit) in units.iter().enumerate().filter(|(_, unit)| !unit.is_lone()) {
         let given = if with_gradients { given_arguments(at, units, flow) } else { Vec::new() };
         let finality = finality(at, unit, flow, &feeding);
@@ -89,7 +108,16 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
                 CallKind::Backward => bounds.allowed_in_gradient(at, entry),
                 _ => bounds.allowed(at, entry),
             };
-            let allowed = allowed.max(extent.limit());
+            let of_elements = allowed.max(extent.limit());
+            let (error, allowed) = match bounds.in_statistics(at, entry, extent) {
+                Some(known) if is_final(seen) => {
+                    if known.0 > 0.0 {
+                        hidden = Some(of_elements.max(hidden.unwrap_or(0.0)));
+                    }
+                    known
+                }
+                _ => (error, of_elements),
+            };
             let times = ratio(error, allowed);
             if !is_final(seen) || !seen.is_float || extent.mismatched != 0 || times.is_nan() || times <= 1.0 {
                 continue;
@@ -109,13 +137,14 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
         found.step = bounds.largest_step(found.unit);
         found
     });
-    Guarded { unexplained, unbounded, is_complete }
+    Guarded { unexplained, unbounded, is_complete, is_open: false, hidden }
 }
 
 /// Whether a unit's results are final; larger for those that are named first.
 fn finality(at: usize, unit: &Observed, flow: &Flow, feeding: &HashSet<usize>) -> Option<u8> {
     match unit.kind {
         CallKind::ParametersGrad => Some(0),
+        CallKind::StepEnd => Some(2),
         CallKind::Forward if flow.parent.of(at).is_some() => None,
         CallKind::Forward if flow.is_composite(at) => (!feeding.contains(&at)).then_some(2),
         CallKind::Forward => flow.takers[at].iter().all(|&(taker, _)| taker as usize == at).then_some(1),
@@ -208,6 +237,26 @@ fn usual_unit(units: &[Observed], flow: &Flow) -> f64 {
     all.get(all.len() / 2).map_or(f64::INFINITY, |unit| unit.max(ACCUMULATOR))
 }
 
+/// Accumulated squares of relative errors.
+#[derive(Clone, Copy, Debug, Default)]
+struct Squares {
+    all: f64,
+    /// Of roundings alone.
+    rounding: f64,
+    /// Of what parameters and inputs differ by, alone.
+    given: f64,
+}
+
+impl Squares {
+    fn max(self, other: Squares) -> Squares {
+        Squares {
+            all: self.all.max(other.all),
+            rounding: self.rounding.max(other.rounding),
+            given: self.given.max(other.given),
+        }
+    }
+}
+
 /// How far results may be apart.
 struct Bounds<'a> {
     units: &'a [Observed],
@@ -215,9 +264,9 @@ struct Bounds<'a> {
     noise: &'a Noise,
     /// The roundoff of most products of matrices. A few calls in a coarser dtype are what one looks for, and allow nothing.
     unit: f64,
-    /// The accumulated square, relative, up to each unit's results.
-    squares: Vec<f64>,
-    /// The largest of them.
+    /// What accumulates up to each unit's results.
+    squares: Vec<Squares>,
+    /// The largest of their sums.
     most: f64,
     /// Units that follow from inputs of the run that differ from the start, which say nothing of rounding: pieces of a batch
     /// that is cut in two ways. It ends where results agree again.
@@ -226,12 +275,12 @@ struct Bounds<'a> {
 
 impl<'a> Bounds<'a> {
     fn of(units: &'a [Observed], flow: &'a Flow, noise: &'a Noise) -> Bounds<'a> {
-        let (squares, is_exempt) = (vec![0.0; units.len()], vec![false; units.len()]);
+        let (squares, is_exempt) = (vec![Squares::default(); units.len()], vec![false; units.len()]);
         let unit = usual_unit(units, flow);
         let mut bounds = Bounds { units, flow, noise, unit, squares, most: 0.0, is_exempt };
         for &at in &flow.order {
             bounds.squares[at] = bounds.square(at);
-            bounds.most = bounds.most.max(bounds.squares[at]);
+            bounds.most = bounds.most.max(bounds.squares[at].all);
             bounds.is_exempt[at] = bounds.follows_other_inputs(at);
         }
         bounds
@@ -268,31 +317,62 @@ impl<'a> Bounds<'a> {
         !unit.is_lone() && tensors.peek().is_some() && tensors.all(is_within)
     }
 
-    fn square(&self, at: usize) -> f64 {
+    /// The accumulated squares up to a unit's results.
+    fn square(&self, at: usize) -> Squares {
         let unit = &self.units[at];
+        let largest = |units: &mut dyn Iterator<Item = usize>| {
+            units.map(|at| self.squares[at]).fold(Squares::default(), Squares::max)
+        };
         // A module rounds nothing itself.
         if self.flow.is_composite(at) {
-            return self.flow.children[at].iter().map(|&child| self.squares[child]).fold(0.0, f64::max);
+            return largest(&mut self.flow.children[at].iter().copied());
         }
         let before = self.flow.upstream(at, unit).into_iter().filter(|&before| before != at);
-        let before = before.map(|before| self.squares[before]).fold(0.0, f64::max);
+        let mut squares = largest(&mut before.into_iter());
         // What lies in the `.grad` of a parameter was made by the whole backward pass.
-        let before =
-            if unit.entries.iter().any(Seen::is_of_gradient) { before.max(self.most) } else { before };
+        if unit.entries.iter().any(Seen::is_of_gradient) {
+            squares.all = squares.all.max(self.most);
+        }
         let numbers = || unit.entries.iter().filter_map(|entry| entry.numbers.as_ref());
-        let given = unit
-            .entries
-            .iter()
-            .filter(|entry| entry.is_taken() && entry.sources().iter().all(|source| source.is_given()));
-        let given = given.filter_map(|entry| entry.numbers.as_ref());
-        let given = given.map(|extent| extent.relative() * self.share(unit, extent));
-        let given = given.filter(|error| error.is_finite()).fold(0.0, f64::max);
+        let given = || {
+            let taken = unit
+                .entries
+                .iter()
+                .filter(|entry| entry.is_taken() && entry.sources().iter().all(|source| source.is_given()));
+            taken.filter_map(|entry| Some((entry, entry.numbers.as_ref()?)))
+        };
+        let errors = given().map(|(_, extent)| extent.relative() * self.share(unit, extent));
+        let error = errors.filter(|error| error.is_finite()).fold(0.0, f64::max);
+        // Statistics hardly show that one side has a coarser dtype. In a run of a finer one that is what one looks for.
+        let shared = given().map(|(entry, extent)| {
+            let error = if entry.is_recast { extent.unit().min(self.unit) } else { extent.relative() };
+            error * self.share(unit, extent)
+        });
+        let shared = shared.filter(|error| error.is_finite()).fold(0.0, f64::max);
         // Nothing was measured on a call of one side, so its own rounding is not among this.
         let coarsest = numbers().map(|extent| extent.unit()).fold(0.0, f64::max).min(self.unit);
         let longest = numbers().map(|extent| extent.count.sqrt()).fold(1.0, f64::max);
-        let loops = if self.flow.operations[at].is_loop { LOOP } else { 1.0 };
+        let loops = if self.flow.operations[at].is_loop { LOOP.get() } else { 1.0 };
         let own = loops * (coarsest + ACCUMULATOR.min(coarsest) * longest.sqrt());
-        before + own * own + given * given
+        let growth = self.growth(at).powi(2);
+        Squares {
+            all: (squares.all + own * own + error * error) * growth,
+            rounding: (squares.rounding + own * own) * growth,
+            given: (squares.given + shared * shared) * growth,
+        }
+    }
+
+    /// How many times as large a norm makes errors of an input whose mean is much larger than its spread.
+    fn growth(&self, at: usize) -> f64 {
+        let unit = &self.units[at];
+        let counts = || results(unit).map(|(_, _, extent)| extent.count);
+        let taken = unit.entries.iter().filter(|entry| entry.is_taken());
+        let taken = taken.filter_map(|entry| entry.numbers.as_ref());
+        let normalised = taken.filter(|extent| counts().any(|count| count == extent.count));
+        match self.flow.operations[at].family {
+            Family::Norm => normalised.map(|extent| extent.spread.growth()).fold(1.0, f64::max),
+            _ => 1.0,
+        }
     }
 
     /// The share of a bias in what it is added to, 1 for every other argument. A bias that training has just moved from zero is
@@ -313,7 +393,7 @@ impl<'a> Bounds<'a> {
             self.flow.operations[at].family != Family::Contraction && !self.flow.is_composite(at);
         let taken = unit.entries.iter().filter(|entry| entry.is_taken());
         let taken = taken.filter_map(|entry| entry.numbers.as_ref());
-        let reduced = taken.filter(|from| is_reduction && from.count >= REDUCTION * result.count);
+        let reduced = taken.filter(|from| is_reduction && from.count >= REDUCTION.get() * result.count);
         let reduced = reduced.map(Extent::rms).fold(0.0, f64::max);
         let beside = match unit.kind {
             CallKind::ParametersGrad => results(unit).map(|(_, _, extent)| extent.rms()).fold(0.0, f64::max),
@@ -327,8 +407,26 @@ impl<'a> Bounds<'a> {
             CallKind::ParametersGrad => self.allowed_in_gradient(at, entry),
             // Steps of gradients next to nothing go either way: see `left_apart` in `kept.rs`.
             _ if self.flow.operations[at].is_steep => self.open_signs(at, entry),
-            _ => ALLOWED * self.squares[at].sqrt() + self.noise.of(at, entry).allowed().whole,
+            _ => ALLOWED.get() * self.squares[at].all.sqrt() + self.noise.of(at, entry).allowed().whole,
         }
+    }
+
+    /// Of a result of the forward pass of which statistics alone are known: how far apart sums or extremes are, whichever
+    /// stands out more, and may be. Nothing for others.
+    fn in_statistics(&self, at: usize, entry: usize, extent: &Extent) -> Option<(f64, f64)> {
+        let unit = &self.units[at];
+        let is_update = self.flow.operations[at].is_in_place || unit.entries.iter().any(Seen::is_of_gradient);
+        let is_result = matches!(unit.kind, CallKind::Forward | CallKind::StepEnd) && !is_update;
+        let is_known = !extent.by_elements && extent.largest < LEAST.get() && unit.entries[entry].is_blurred;
+        if !is_result || !is_known {
+            return None;
+        }
+        let Squares { rounding, given, .. } = self.squares[at];
+        let noise = self.noise.of(at, entry).allowed().whole;
+        let bounds = StatisticBounds::of(rounding.sqrt(), given.sqrt(), extent.count);
+        let sums = (self.error(at, extent), bounds.sums + noise);
+        let extremes = (ratio(extent.peak, extent.largest), bounds.extremes + noise);
+        Some(if ratio(extremes.0, extremes.1) > ratio(sums.0, sums.1) { extremes } else { sums })
     }
 
     /// How far an update may be apart whose size does not depend on that of the gradient: about as large a share of the signs is
@@ -336,14 +434,14 @@ impl<'a> Bounds<'a> {
     fn open_signs(&self, at: usize, entry: usize) -> f64 {
         let count =
             self.units[at].entries[entry].numbers.as_ref().map_or(1.0, |extent| extent.count.max(1.0));
-        let open = self.squares[at].sqrt();
+        let open = self.squares[at].all.sqrt();
         let more = if open * count > 0.5 { (open * count).sqrt() / count } else { 0.0 };
-        2.0 * (open + more).sqrt() + self.noise.of(at, entry).allowed().whole
+        OPPOSITE_STEPS.get() * (open + more).sqrt() + self.noise.of(at, entry).allowed().whole
     }
 
     /// Gradients of parameters are sums over the whole backward pass.
     fn allowed_in_gradient(&self, at: usize, entry: usize) -> f64 {
-        ALLOWED_IN_GRADIENTS * self.most.sqrt() + self.noise.of(at, entry).allowed().whole
+        ALLOWED_IN_GRADIENTS.get() * self.most.sqrt() + self.noise.of(at, entry).allowed().whole
     }
 
     /// The largest unexplained step towards a unit: of the calls on the way to it whose inputs are within their bounds, the
@@ -390,7 +488,7 @@ impl<'a> Bounds<'a> {
         let errors = results(unit).map(|(_, _, extent)| self.error(at, extent));
         let error = errors.fold(0.0, f64::max);
         steps.push(Step { unit: at, error, inputs });
-        let limit = |step: &Step| ALLOWED * self.squares[step.unit].sqrt();
+        let limit = |step: &Step| ALLOWED.get() * self.squares[step.unit].all.sqrt();
         steps.retain(|step| step.error.is_finite() && step.error > limit(step) && step.inputs <= limit(step));
         steps
     }

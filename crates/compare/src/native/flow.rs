@@ -10,11 +10,14 @@
 use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
+use ulpscope_dump::operators::ApiName;
 use ulpscope_dump::{CallKind, Rank, Role};
 
+use super::entry_store;
 use super::kept::Kept;
 use super::observed::{Observed, Seeing, Seen, Source, hashed, place};
 use super::operation::Operation;
+use super::shared_traits::Shared;
 use super::unit_links::{UnitKinds, UnitLinks, UnitLists};
 use crate::style::Side;
 
@@ -123,7 +126,7 @@ impl Flow {
         let (target, golden) = calls;
         let mut unit_of = [target, golden].map(|calls| UnitLinks::none(calls.rank.calls().len()));
         for (at, unit) in units.iter().enumerate() {
-            for (side, call) in [unit.target, unit.golden].into_iter().enumerate() {
+            for (side, call) in [unit.target(), unit.golden()].into_iter().enumerate() {
                 if let Some(call) = call {
                     unit_of[side].set(call, Some(at));
                 }
@@ -136,13 +139,13 @@ impl Flow {
             backward: UnitLinks::none(units.len()),
             parent: UnitLinks::none(units.len()),
             rearranged: HashSet::new(),
-            children: UnitLists::of(units.len(), Vec::new()),
+            children: UnitLists::of(units.len(), &[]),
             order: Vec::new(),
             operations: UnitKinds::all(Operation::of("", false), units.len()),
             kinds: vec![0; units.len()],
             shared: HashSet::new(),
             gradients: HashMap::new(),
-            takers: UnitLists::of(units.len(), Vec::new()),
+            takers: UnitLists::of(units.len(), &[]),
             inside_backward: HashMap::new(),
             rewritten: HashMap::new(),
             other_pass: None,
@@ -153,7 +156,7 @@ impl Flow {
         let mut children: Vec<(u32, usize)> = Vec::new();
         for (at, unit) in units.iter().enumerate() {
             // A pair is asked in the target; what only the golden has, there.
-            let (side, call, calls) = match (unit.target, unit.golden) {
+            let (side, call, calls) = match (unit.target(), unit.golden()) {
                 (Some(call), _) => (0, call, target),
                 (None, Some(call)) => (1, call, golden),
                 (None, None) => continue,
@@ -163,12 +166,13 @@ impl Flow {
             let operation = *known.or_insert_with(|| flow.operations.add(calls.operation(call)));
             flow.operations.set(at, operation);
             flow.place(at, side, call, unit.kind, calls);
-            if let (Some(_), Some(call)) = (unit.target, unit.golden) {
+            if let (Some(_), Some(call)) = (unit.target(), unit.golden()) {
                 flow.place_in_golden(at, call, golden);
             }
             children.extend(flow.parent.of(at).map(|parent| (parent as u32, at)));
         }
-        flow.children = UnitLists::of(units.len(), children);
+        flow.children = UnitLists::of(units.len(), &children);
+        drop(children);
         flow.find_sums(units, calls);
         flow.find_takers(units);
         flow.find_inside_backward(units, calls);
@@ -191,7 +195,7 @@ impl Flow {
             return;
         }
         for (side, calls) in [target, golden].into_iter().enumerate() {
-            let call = |at: usize| [units[at].target, units[at].golden][side];
+            let call = |at: usize| [units[at].target(), units[at].golden()][side];
             let module = |call: usize| calls.rank.base(calls.rank.calls()[call].base);
             let pairs = (0..units.len()).filter(|&at| is_sum(&units[at]) && !units[at].is_lone());
             let last: HashMap<&str, (usize, usize)> =
@@ -222,14 +226,14 @@ impl Flow {
             }
             let base =
                 |calls: &Calls<'_>, call: usize| calls.rank.base(calls.rank.calls()[call].base).to_owned();
-            let base = match (unit.target, unit.golden) {
+            let base = match (unit.target(), unit.golden()) {
                 (Some(call), _) => base(target, call),
                 (None, Some(call)) => base(golden, call),
                 (None, None) => String::new(),
             };
             let inside = begun.replace(Vec::new()).unwrap_or_default();
             let is_later = |first: &usize| self.forward.of(at).is_some_and(|forward| forward < *first);
-            let is_own = unit.kind == CallKind::Backward && base.starts_with("Autograd.");
+            let is_own = unit.kind == CallKind::Backward && ApiName::of(&base).namespace == "Autograd";
             if is_own && inside.first().is_some_and(is_later) {
                 self.inside_backward.insert(at, inside);
             }
@@ -257,7 +261,7 @@ impl Flow {
     fn place(&mut self, at: usize, side: usize, call: usize, kind: CallKind, calls: &Calls<'_>) {
         let rank = calls.rank;
         let base = rank.base(rank.calls()[call].base);
-        let operation = base.rsplit('.').next().unwrap_or(base);
+        let operation = ApiName::of(base).function;
         self.kinds[at] = place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation);
         let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side].of(call));
         let parent = unit(rank.parent(call).and_then(|name| calls.named(&name)));
@@ -349,7 +353,7 @@ impl Flow {
                 }
             }
         }
-        self.takers = UnitLists::of(units.len(), takers);
+        self.takers = UnitLists::of(units.len(), &takers);
     }
 
     /// Whether what units without partner gave went into calls that both sides have, or was left in parameters that agree.
@@ -438,6 +442,7 @@ impl Flow {
 /// On which sides they were looked for.
 fn find_sources(units: &mut [Observed]) -> [bool; 2] {
     let mut is_guessed = [false; 2];
+    let known = Shared::default();
     for side in [Side::Target, Side::Golden] {
         let at = side as usize;
         let says = |unit: &Observed| unit.entries.iter().any(|entry| entry.sources()[at] != Source::Unsaid);
@@ -446,22 +451,22 @@ fn find_sources(units: &mut [Observed]) -> [bool; 2] {
         }
         is_guessed[at] = true;
         let mut made: HashMap<u64, Source> = HashMap::new();
-        for unit in units.iter_mut() {
-            let Some(call) = [unit.target, unit.golden][at] else { continue };
-            let prints = unit.prints.iter().flatten().map(|prints| prints[at]);
-            for (entry, print) in unit.entries.iter_mut().zip(prints).filter(|(_, print)| *print != 0) {
+        entry_store::change(units, |unit, entries| {
+            let Some(call) = [unit.target(), unit.golden()][at] else { return };
+            let prints = unit.prints.iter().flat_map(|prints| &prints.0).map(|prints| prints[at]);
+            for (entry, print) in entries.iter_mut().zip(prints).filter(|(_, print)| *print != 0) {
                 if entry.is_taken() {
                     // What no recorded call made came from outside, as far as one can see.
                     // A gradient comes from those who took the result, found or not.
                     let unknown =
                         if unit.kind == CallKind::Backward { Source::Unsaid } else { Source::Outside };
-                    entry.set_source(side, made.get(&print).copied().unwrap_or(unknown));
+                    entry.set_source(side, made.get(&print).copied().unwrap_or(unknown), &known);
                 } else {
                     // A module is listed behind the call inside it that made the same.
                     made.entry(print).or_insert(Source::Call(call, entry.place()));
                 }
             }
-        }
+        });
     }
     units.iter_mut().for_each(|unit| unit.prints = None);
     is_guessed

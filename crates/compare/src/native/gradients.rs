@@ -7,6 +7,7 @@ use super::conclude::{Walk, argument_differs};
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::Apart;
 use super::observed::{Observed, Seeing, Seen, Source};
+use super::thresholds::confidence;
 use crate::verdict::Class;
 
 impl Walk<'_> {
@@ -50,11 +51,11 @@ impl Walk<'_> {
         error: Apart,
         expected: Apart,
     ) -> Conclusion {
-        if self.done[cut].as_ref().is_none_or(|known| known.cause.is_none()) {
+        if self.done.cause(cut).is_none() {
             let entries = &self.units[cut].entries;
             let entry = entries.iter().position(Seen::is_cut_off);
-            let blamed = found(Class::DifferentProgram, Cause::Cut, 0, 0.8);
-            self.done[cut] = Some(Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
+            let blamed = found(Class::DifferentProgram, Cause::Cut, 0, confidence::STRUCTURE);
+            self.done.set(cut, Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
         }
         Conclusion { from: Some(cut), entry: Some(number), ..Conclusion::of(Class::Inherited) }
     }
@@ -73,7 +74,7 @@ impl Walk<'_> {
         let gets_one =
             backward.is_lone() && self.flow.has_gradients || backward.entries.iter().any(is_missing);
         (unit.kind == CallKind::Forward && gets_one)
-            .then(|| found(Class::DifferentProgram, Cause::Cut, number, 0.9))
+            .then(|| found(Class::DifferentProgram, Cause::Cut, number, confidence::EXACT))
     }
 
     /// The call of one side alone that wrote into the gradient of a parameter before a unit takes it, or that makes the pass
@@ -99,9 +100,14 @@ impl Walk<'_> {
             return None;
         }
         let entry = unit.entries.iter().position(Seen::is_other_argument);
-        let blamed = found(Class::DifferentProgram, Cause::ArgumentInBackward, 0, known.confidence.max(0.8));
+        let blamed = found(
+            Class::DifferentProgram,
+            Cause::ArgumentInBackward,
+            0,
+            known.confidence.max(confidence::STRUCTURE),
+        );
         let (error, expected) = (known.error, known.expected);
-        self.done[forward] = Some(Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
+        self.done.set(forward, Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
         Some(Conclusion { from: Some(forward), entry: known.entry, ..Conclusion::of(Class::Inherited) })
     }
 }

@@ -14,18 +14,16 @@ impl Walk<'_> {
         let mut from: Option<usize> = None;
         let is_back = matches!(self.units[at].kind, CallKind::Backward | CallKind::ParametersGrad);
         let mut ask = |unit: usize| {
-            if let Some(Some(known)) = self.done.get(unit) {
-                let cause = match known.cause {
-                    // These show in gradients alone.
-                    Some(Cause::Cut | Cause::ArgumentInBackward) if !is_back => known.from,
-                    Some(_) => Some(unit),
-                    None => known.from,
-                };
-                from = match (from, cause) {
-                    (Some(one), Some(other)) => Some(one.min(other)),
-                    (one, other) => one.or(other),
-                };
-            }
+            let cause = match self.done.cause(unit) {
+                // These show in gradients alone.
+                Some(Cause::Cut | Cause::ArgumentInBackward) if !is_back => self.done.from(unit),
+                Some(_) => Some(unit),
+                None => self.done.from(unit),
+            };
+            from = match (from, cause) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
         };
         for entry in &self.units[at].entries {
             self.flow.makers(entry).into_iter().flatten().for_each(&mut ask);
@@ -64,10 +62,8 @@ impl Walk<'_> {
 
     /// Whether what a unit works on, or what that was made of, has no counterpart on the other side.
     pub(super) fn follows_unlike(&self, at: usize) -> bool {
-        let unlike = |maker: usize| {
-            let known = self.done[maker].as_ref();
-            !self.routes.is_on(maker) && known.is_some_and(|known| known.class == Class::NotComparable)
-        };
+        let unlike =
+            |maker: usize| !self.routes.is_on(maker) && self.done.class(maker) == Some(Class::NotComparable);
         let makers = |entry: &Seen| self.flow.makers(entry);
         let mut entries = self.units[at].entries.iter().flat_map(makers).flatten();
         let forward = self.flow.forward.of(at);

@@ -1,17 +1,22 @@
 //! What is concluded of two runs: call by call where calls have partners, and of different programs by what they compute.
 
+use ulpscope_dump::CallKind;
+
 use super::blame::Origins;
 use super::conclude::{Concluded, conclude};
-use super::conclusion::Conclusion;
-use super::correspondence::{Agreed, Cut};
-use super::final_results::{Guarded, guard};
+use super::conclusion::{Cause, Conclusion, is_of_structure};
+use super::conclusion_list::ConclusionList;
+use super::correspondence::{Agreed, Cut, EndApart, Pieces, Unrelated, cut_pieces};
+use super::final_results::{Guarded, Unexplained, guard};
 use super::flow::{Calls, Flow};
 use super::kept::{Kept, Trained};
 use super::noise::Noise;
-use super::observed::Observed;
-use super::ports::{self, Port};
+use super::observed::{Observed, Seeing, Source};
+use super::ports::{self, Port, Said};
 use super::proofs::Proofs;
 use super::routes::Routes;
+use super::thresholds::ports::STANDS_OUT;
+use crate::verdict::Class;
 
 /// What is known of two runs before anything is concluded.
 pub(super) struct Runs<'a> {
@@ -21,13 +26,13 @@ pub(super) struct Runs<'a> {
     pub(super) noise: &'a Noise,
     pub(super) trained: Option<Trained>,
     pub(super) calls: [&'a Calls<'a>; 2],
-    /// Whether what calls without partner gave went into calls that both sides have.
+    /// Whether calls of both sides use the results of unpaired calls.
     pub(super) all_joined: bool,
 }
 
 /// What was concluded.
 pub(super) struct Judgement {
-    pub(super) conclusions: Vec<Conclusion>,
+    pub(super) conclusions: ConclusionList,
     /// Other routes to the same results.
     pub(super) routes: Routes,
     pub(super) origins: Origins,
@@ -37,34 +42,117 @@ pub(super) struct Judgement {
     pub(super) cut: Option<Cut>,
     /// What agrees at the end of two different programs.
     pub(super) agreed: Option<Agreed>,
-    /// Whether final results agree, and speak for calls without partner.
+    /// Whether final results agree, so that unpaired calls forbid nothing.
     pub(super) is_vouched: bool,
+    /// Inputs that are cut differently.
+    pub(super) pieces: Option<Pieces>,
+    /// That two programs have next to nothing in common, if so.
+    pub(super) unrelated: Option<Unrelated>,
+    /// A final result of two different programs that differs, where no call is to blame.
+    pub(super) end: Option<EndApart>,
 }
 
-/// How much further apart the results of a call must be than its inputs, to be named where gradients alone are known to
-/// differ.
-const STANDS_OUT: f64 = 16.0;
-
 fn stands_out(cut: &Cut) -> bool {
-    cut.growth.is_some_and(|growth| growth > STANDS_OUT)
+    cut.growth.is_some_and(|growth| growth > STANDS_OUT.get())
 }
 
 impl Runs<'_> {
+    /// Concludes. Where inputs are cut differently, no call is blamed for what follows from that.
     pub(super) fn judge(&self, proofs: &mut Proofs<'_>) -> Judgement {
-        if ports::is_port(self.units, self.flow, self.kept)
-            && let Some(port) = ports::judge(self)
+        let judged = self.judge_calls(proofs);
+        if !self.may_be_cut() {
+            return judged;
+        }
+        let trained = self.trained.map_or(0.0, |trained| trained.apart);
+        let Some(pieces) = cut_pieces(self.calls, ports::noise_of(self), trained) else { return judged };
+        let is_apart = !pieces.differing.is_empty();
+        let is_of_structure =
+            judged.conclusions.blamed().iter().filter_map(|(_, one)| one.cause).all(is_of_structure);
+        let is_blamed = judged.conclusions.is_any_blamed();
+        // Sums over all pieces differ for another reason than the cut.
+        let has_sums = self.units.iter().any(|unit| unit.kind == CallKind::ParametersGrad);
+        let sums_differ = || has_sums && !self.gradients_agree(&ports::without_blame(self.units));
+        let is_blamed_for_sums = is_blamed && !is_apart && sums_differ();
+        if is_blamed && !is_of_structure || is_blamed_for_sums || judged.is_vouched && !is_apart {
+            return Judgement { pieces: Some(pieces), ..judged };
+        }
+        if !is_blamed && !is_apart && judged.guarded.is_complete {
+            return Judgement { pieces: Some(pieces), ..judged };
+        }
+        self.of_pieces(pieces)
+    }
+
+    /// Whether inputs may be cut differently: otherwise nothing is read for it.
+    fn may_be_cut(&self) -> bool {
+        self.flow.is_guessed == [false; 2] && self.units.iter().any(is_given_unlike)
+    }
+
+    fn of_pieces(&self, pieces: Pieces) -> Judgement {
+        let conclusions = ports::without_blame(self.units);
+        let is_vouched =
+            pieces.differing.is_empty() && pieces.is_complete && self.gradients_agree(&conclusions);
+        let unit = |call: usize| self.flow.unit_of[0].of(call);
+        // The last is nearest to what the run ends in.
+        let unexplained = pieces.differing.last().and_then(|last| {
+            let at = unit(last.call)?;
+            let entry = self.units[at].entries.iter().position(|entry| !entry.is_taken())?;
+            Some(Unexplained { unit: at, entry, error: last.error, allowed: last.allowed, step: None })
+        });
+        let is_open = unexplained.is_none() && !is_vouched;
+        let agreed = is_vouched.then(|| Agreed {
+            ends: pieces.agreeing.last().copied().into_iter().collect(),
+            other_weights: Default::default(),
+            hidden: None,
+        });
+        Judgement {
+            conclusions,
+            routes: Routes::default(),
+            origins: Origins::of(self.units, self.trained),
+            guarded: Guarded { unexplained, is_complete: is_vouched, is_open, ..Guarded::default() },
+            cut: None,
+            agreed,
+            is_vouched,
+            pieces: Some(pieces),
+            unrelated: None,
+            end: None,
+        }
+    }
+
+    /// Whether gradients of parameters, which are sums over all pieces, agree, where there is a backward pass.
+    fn gradients_agree(&self, conclusions: &ConclusionList) -> bool {
+        let of_kind = |kind: CallKind| (0..self.units.len()).filter(move |&at| self.units[at].kind == kind);
+        let mut sums = of_kind(CallKind::ParametersGrad).peekable();
+        let has_sums = sums.peek().is_some();
+        let agree = sums.all(|at| matches!(conclusions.class(at), Some(Class::Equal | Class::Noise)));
+        agree && (has_sums || of_kind(CallKind::Backward).next().is_none())
+    }
+
+    fn judge_calls(&self, proofs: &mut Proofs<'_>) -> Judgement {
+        let mut said = None;
+        if ports::is_port(self.units, self.flow, self.kept) {
+            said = match ports::judge(self) {
+                Said::Port(port) => return self.of_port(*port),
+                open => Some(open),
+            };
+        }
+        let (Concluded { conclusions, routes, origins, is_guess }, guarded) = self.by_partners(proofs);
+        let is_blamed = conclusions.is_any_blamed();
+        let is_open = guarded.unexplained.is_some() || !self.all_joined;
+        // Where no call stands out, values tell. Replay has looked for itself.
+        if said.is_none() && (is_guess || !is_blamed && is_open) && !proofs.is_asked() {
+            said = Some(ports::judge(self));
+        }
+        let (port, end) = match said {
+            Some(Said::Port(port)) => (Some(*port), None),
+            Some(Said::Open(end)) => (None, end.filter(|_| !is_blamed && guarded.unexplained.is_none())),
+            None => (None, None),
+        };
+        let is_apart = is_guess || guarded.unexplained.is_some();
+        if !proofs.is_asked()
+            && let Some(port) = self.of_other_weights(&conclusions)
         {
             return self.of_port(port);
         }
-        let (Concluded { conclusions, routes, origins, is_guess }, guarded) = self.by_partners(proofs);
-        let is_blamed = conclusions.iter().any(|conclusion| conclusion.cause.is_some());
-        let is_open = guarded.unexplained.is_some() || !self.all_joined;
-        // Where no call stands out, values tell. Replay has looked for itself.
-        let port = match (is_guess || !is_blamed && is_open) && !proofs.is_asked() {
-            true => ports::judge(self),
-            false => None,
-        };
-        let is_apart = is_guess || guarded.unexplained.is_some();
         match port {
             // Errors that grow from call to call have no one call to name.
             Some(port) if is_apart && port.cut.as_ref().is_some_and(|cut| !is_guess || stands_out(cut)) => {
@@ -73,8 +161,48 @@ impl Runs<'_> {
             port => {
                 let agreed = port.and_then(|port| port.agreed).filter(|_| !is_apart);
                 let is_vouched = agreed.is_some();
-                Judgement { conclusions, routes, origins, guarded, cut: None, agreed, is_vouched }
+                Judgement {
+                    conclusions,
+                    routes,
+                    origins,
+                    guarded,
+                    cut: None,
+                    agreed,
+                    is_vouched,
+                    pieces: None,
+                    unrelated: None,
+                    end,
+                }
             }
+        }
+    }
+
+    /// Where only parameters are to blame, and one side makes calls that the other does not: weights may be kept differently, as
+    /// where a batch norm is folded into a convolution. What both compute tells.
+    fn of_other_weights(&self, conclusions: &ConclusionList) -> Option<Port> {
+        let blamed = conclusions.blamed();
+        let is_parameter = |at: usize, conclusion: &Conclusion| {
+            let sources = conclusion.entry.map(|entry| self.units[at].entries[entry].sources());
+            sources == Some([Source::Origin; 2])
+        };
+        let is_of_parameters =
+            blamed.iter().all(|(at, one)| one.cause == Some(Cause::Origin) && is_parameter(*at, one));
+        let is_lone =
+            |unit: &Observed| unit.is_lone() && !unit.adds_nothing && unit.kind == CallKind::Forward;
+        let first = blamed.first()?.0;
+        if !is_of_parameters || !self.units.iter().any(is_lone) {
+            return None;
+        }
+        let Said::Port(port) = ports::judge(self) else { return None };
+        let port = *port;
+        match (&port.agreed, &port.cut) {
+            (Some(_), _) => Some(port),
+            // The call that is blamed computes the same with its other weights.
+            (None, Some(cut)) => {
+                let blamed = self.units[first].target()?;
+                (!cut.target.contains(&blamed)).then_some(port)
+            }
+            (None, None) => None,
         }
     }
 
@@ -84,7 +212,7 @@ impl Runs<'_> {
         loop {
             let concluded =
                 conclude(self.units, (self.flow, self.kept), self.noise, self.trained, &proofs.decided);
-            let is_blamed = concluded.conclusions.iter().any(|conclusion| conclusion.cause.is_some());
+            let is_blamed = concluded.conclusions.is_any_blamed();
             let guarded = match is_blamed {
                 true => Guarded::default(),
                 false => guard(self.units, self.flow, self.noise, proofs.is_any_refuted()),
@@ -101,10 +229,21 @@ impl Runs<'_> {
             conclusions: port.conclusions,
             routes: Routes::default(),
             origins: Origins::of(self.units, self.trained),
-            guarded: Guarded { is_complete: port.cut.is_none(), ..Guarded::default() },
-            is_vouched: port.cut.is_none(),
+            guarded: Guarded { is_complete: port.is_vouched, ..Guarded::default() },
+            is_vouched: port.is_vouched,
             cut: port.cut,
             agreed: port.agreed,
+            pieces: None,
+            unrelated: port.unrelated,
+            end: None,
         }
     }
+}
+
+/// Whether a call is given a tensor of another size, or the calls of one side get other inputs.
+fn is_given_unlike(unit: &Observed) -> bool {
+    unit.kind == CallKind::Forward
+        && unit.entries.iter().any(|entry| {
+            entry.is_tensor && entry.is_taken() && matches!(entry.state, Seeing::Unlike | Seeing::Lone(_))
+        })
 }

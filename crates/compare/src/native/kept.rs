@@ -9,30 +9,31 @@
 //! program have it, and so does what clips gradients. Their calls have no partners then, but what they leave has: the parameter of
 //! the same name.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
-use ulpscope_dump::{CallKind, Content, Entry, Rank, Role};
+use ulpscope_dump::{CallKind, Content, Entry, Rank};
 
+use super::conclusion::{Cause, Conclusion, found};
+use super::correspondence::Weight;
 use super::expect::Apart;
 use super::extent::{Extent, extent, ratio};
 use super::flow::{Calls, Flow};
 use super::measure::{State, measure};
-use super::observed::Observed;
+use super::observed::{Observed, Source};
+use super::parameter_pairs::{ParameterPair, parameter_pairs};
 use super::rounding::ACCUMULATOR;
-use super::siblings::LEAST_ALLOWED;
-use crate::pairing::Wrappers;
-use crate::style::Side;
-
-/// Where calls stand that belong to the step of an optimizer.
-const OPTIMIZER: &str = "optimizer";
+use super::thresholds::confidence;
+use super::thresholds::origins::{LENGTHENED, OPPOSITE_STEPS, ZERO_GRADIENTS};
+use super::thresholds::rounding::ROUNDINGS;
+use super::thresholds::siblings::LEAST_ALLOWED;
+use super::updates::{Updates, is_plain, is_unit_of_optimizer, writers};
+use super::written::{GRADIENT, PARAMETER, Written, written};
+use crate::finding::LeftDetails;
+use crate::verdict::Class;
 
 /// Parameters whose steps are measured: the middle of so many is near that of all.
 const SAMPLES: usize = 32;
-
-/// How dumps name what calls write into.
-const PARAMETER: &str = "parameter:";
-const GRADIENT: &str = "gradient:";
 
 /// What was compared of the parameters that calls without partner write into.
 #[derive(Debug, Default)]
@@ -43,6 +44,12 @@ pub(super) struct Kept {
     towards: HashSet<usize>,
     /// The first parameter that is not, in order of writing.
     pub(super) first_apart: Option<LeftApart>,
+    /// How many parameters and gradients are left different, and how many were compared.
+    pub(super) apart: [u64; 2],
+    /// Those of which it is not known what the other run has for them, or that could not be compared.
+    pub(super) open: u64,
+    /// The calls of optimizer steps.
+    pub(super) updates: Updates,
 }
 
 /// A parameter that the two runs leave as another.
@@ -56,20 +63,10 @@ pub(super) struct LeftApart {
     pub(super) expected: Apart,
 }
 
-/// What a side does with a parameter.
-struct Written {
-    /// What it was before the first of the calls, if there are any.
-    before: Entry,
-    /// What was written last; nothing, where a call does not give back what it wrote.
-    after: Option<Entry>,
-    /// By which calls, in order.
-    by: Vec<usize>,
-}
-
-/// A parameter that calls without partner write into.
-struct Left<'a> {
-    name: &'a str,
-    /// The units that do, the target's first.
+/// A parameter that is compared by what is left in it.
+struct Left {
+    name: String,
+    /// The units that write into it, the target's first.
     by: Vec<usize>,
     /// How far it is left apart, where that can be told.
     apart: Option<LeftBy>,
@@ -80,18 +77,24 @@ struct Left<'a> {
 struct LeftBy {
     error: Apart,
     expected: Apart,
-    /// The length of the step that both sides made; nothing, where one made none.
-    step: f64,
+    /// The lengths of the steps that both sides made; nothing, where one made none.
+    steps: [f64; 2],
+    /// Whether elements were compared.
+    by_elements: bool,
 }
 
 impl LeftBy {
     fn is_expected(&self) -> bool {
-        self.error.whole <= LEAST_ALLOWED * self.expected.whole
+        self.error.whole <= LEAST_ALLOWED.get() * self.expected.whole
     }
 
-    /// Whether two steps of the same length lead as far apart, by their directions.
+    /// Whether two steps of the same length lead as far apart, by their directions. A difference of their lengths is none that
+    /// rounding makes.
     fn is_within_steps(&self) -> bool {
-        self.error.whole <= 2.0 * self.step
+        let [one, other] = self.steps;
+        // Statistics show a part of the lengths alone.
+        let is_as_long = !self.by_elements || (one - other).abs() <= LENGTHENED.get() * self.error.whole;
+        is_as_long && self.error.whole <= OPPOSITE_STEPS.get() * one.max(other)
     }
 }
 
@@ -106,75 +109,93 @@ impl Kept {
         self.towards.contains(&at)
     }
 
-    pub(super) fn of(units: &[Observed], flow: &Flow, calls: [&Calls<'_>; 2]) -> Kept {
-        let is_lone_write = |at: usize| units[at].is_lone() && flow.operations[at].is_in_place;
-        if !(0..units.len()).any(is_lone_write) {
+    pub(super) fn of(
+        units: &[Observed],
+        flow: &Flow,
+        calls: [&Calls<'_>; 2],
+        trained: Option<Trained>,
+    ) -> Kept {
+        let writes = |at: usize| flow.operations[at].is_in_place;
+        // Gradients of other parameters, at the same place of the same call.
+        let is_crossed = |unit: &Observed| {
+            unit.entries.iter().any(|entry| match entry.sources() {
+                [Source::Gradient(one), Source::Gradient(other)] => one != other,
+                _ => false,
+            })
+        };
+        if !(0..units.len()).any(|at| units[at].is_lone() && writes(at) || is_crossed(&units[at])) {
             return Kept::default();
         }
         let sides = calls.map(written);
-        let sides = unwrapped(sides);
-        let names: BTreeSet<&String> = sides.iter().flat_map(BTreeMap::keys).collect();
-        let names: Vec<&String> = names.into_iter().collect();
+        let pairs = parameter_pairs(&sides, calls, trained.map_or(0.0, |trained| trained.apart));
+        let updates = Updates::of(units, flow, calls, &pairs);
         let noise = gradient_noise(units);
-        let left: Vec<Left> = names
+        let left: Vec<Left> = pairs
             .into_par_iter()
-            .filter_map(|name| {
-                let [ours, theirs] = sides.each_ref().map(|side| side.get(name));
-                let written = [(Side::Target, ours), (Side::Golden, theirs)];
-                let calls_of = |(side, written): (Side, Option<&'_ Written>)| {
-                    let calls = written.map_or(&[][..], |written| &written.by[..]);
-                    calls.iter().filter_map(|&call| flow.unit_of[side as usize].of(call)).collect::<Vec<_>>()
-                };
-                let by: Vec<usize> = written.into_iter().flat_map(calls_of).collect();
-                // What pairs of calls write is judged with them.
-                let is_lone = by.iter().any(|&at| units[at].is_lone());
-                is_lone.then(|| Left { name, by, apart: left_apart(calls, name, [ours, theirs], noise) })
+            .filter_map(|pair| {
+                let by = writers(&pair, flow).concat();
+                // What pairs of calls write is judged with them, if they write into the same.
+                let is_lone = by.iter().any(|&at| units[at].is_lone() || updates.is_in_rewritten(at));
+                is_lone.then(|| Left { apart: left_apart(calls, &pair, noise), name: pair.name, by })
             })
             .collect();
-        // A parameter whose gradient is zero but for rounding, as that of the bias of keys, goes where rounding takes it. An
-        // optimizer that does something else does so with most of them.
-        let is_expected = |left: &&Left<'_>| left.apart.is_some_and(|apart| apart.is_expected());
-        let are_few = left.iter().filter(is_expected).count() * 2 >= left.len();
-        let mut kept = Kept::default();
+        // A parameter whose gradient is zero but for rounding, as that of the bias of keys, goes where rounding takes it.
+        let is_other = |left: &&Left| !left.apart.is_some_and(|apart| apart.is_expected());
+        let others = left.iter().filter(is_other).count() as f64;
+        let are_few = others * ZERO_GRADIENTS.get() <= left.len() as f64;
+        let mut kept = Kept { updates, ..Kept::default() };
         for Left { name, by, apart } in left {
             let agrees = apart.is_some_and(|apart| apart.is_expected() || are_few && apart.is_within_steps());
+            kept.open += u64::from(apart.is_none());
+            kept.apart[0] += u64::from(apart.is_some() && !agrees);
+            kept.apart[1] += u64::from(apart.is_some());
             for &at in &by {
                 kept.agree.entry(at).and_modify(|all| *all &= agrees).or_insert(agrees);
             }
             // The last who wrote, in the target if anybody did there.
-            let is_lone = |&&at: &&usize| units[at].is_lone();
-            let lone = by.iter().filter(is_lone).max_by_key(|&&at| (units[at].target.is_some(), at)).copied();
+            let is_lone = |&&at: &&usize| units[at].is_lone() || kept.updates.is_in_rewritten(at);
+            let lone =
+                by.iter().filter(is_lone).max_by_key(|&&at| (units[at].target().is_some(), at)).copied();
             if let (false, Some(by), Some(LeftBy { error, expected, .. })) = (agrees, lone, apart)
                 && kept.first_apart.as_ref().is_none_or(|first| by < first.by)
             {
-                kept.first_apart = Some(LeftApart { name: name.to_owned(), by, error, expected });
+                kept.first_apart = Some(LeftApart { name, by, error, expected });
             }
         }
         kept.find_towards(units, flow, calls);
         kept
     }
 
-    /// Optimizers work outside of modules, and nobody asks for gradients of what they do. Where the dump says what belongs to the
-    /// step of one, all of it does, be it to count steps.
-    fn find_towards(&mut self, units: &[Observed], flow: &Flow, [target, golden]: [&Calls<'_>; 2]) {
-        let is_plain = |at: usize| {
-            units[at].kind == CallKind::Forward
-                && flow.parent.of(at).is_none()
-                && flow.backward.of(at).is_none()
-        };
-        let is_of_optimizer = |at: &usize| {
-            let parents = [
-                units[*at].target.and_then(|call| target.rank.parent(call)),
-                units[*at].golden.and_then(|call| golden.rank.parent(call)),
-            ];
-            parents.iter().flatten().any(|parent| parent == OPTIMIZER)
-        };
+    /// Whether every parameter that the two runs write in different ways was compared, and agrees.
+    pub(super) fn all_agree(&self) -> bool {
+        self.apart[0] == 0 && self.open == 0 && self.apart[1] > 0
+    }
+
+    /// Who is blamed for what is left in parameters, and the conclusion on it.
+    pub(super) fn blamed(&self) -> Option<(usize, Conclusion)> {
+        let &LeftApart { by, error, expected, .. } = self.first_apart.as_ref()?;
+        let cause = if self.updates.is_rewritten { Cause::Updates } else { Cause::Left };
+        let blamed = found(Class::DifferentProgram, cause, 0, confidence::STRUCTURE);
+        Some((by, Conclusion { entry: None, error, expected, is_of_taker: true, ..blamed }))
+    }
+
+    /// What is said of a parameter that is left different.
+    pub(super) fn left_by(&self, left: &LeftApart) -> LeftDetails {
+        let [differ, of] = self.apart;
+        LeftDetails { name: left.name.clone(), differ, of, calls: self.updates.calls }
+    }
+
+    /// Where the dump says what belongs to the step of an optimizer, all of it does, be it to count steps.
+    fn find_towards(&mut self, units: &[Observed], flow: &Flow, calls: [&Calls<'_>; 2]) {
         let mut waiting: Vec<usize> = self.agree.keys().copied().filter(|&at| self.agrees(at)).collect();
         if !waiting.is_empty() && self.agree.values().all(|&agrees| agrees) {
-            waiting.extend((0..units.len()).filter(is_of_optimizer));
+            waiting.extend((0..units.len()).filter(|&at| is_unit_of_optimizer(&units[at], calls)));
+            if self.updates.is_rewritten {
+                waiting.extend(self.updates.members());
+            }
         }
         while let Some(at) = waiting.pop() {
-            if is_plain(at) && self.towards.insert(at) {
+            if is_plain(at, units, flow) && self.towards.insert(at) {
                 waiting.extend(units[at].entries.iter().flat_map(|entry| flow.makers(entry)).flatten());
             }
         }
@@ -212,84 +233,10 @@ impl Trained {
         let all = units.iter().flat_map(|unit| &unit.entries).filter_map(|entry| entry.numbers.as_ref());
         let coarsest = all.map(|extent| extent.unit()).fold(ACCUMULATOR, f64::max);
         Trained {
-            apart: 2.0 * coarsest.sqrt() * middle(&Extent::relative),
-            reach: 2.0 * middle(&|step| step.error / step.count.max(1.0).sqrt()),
+            apart: OPPOSITE_STEPS.get() * coarsest.sqrt() * middle(&Extent::relative),
+            reach: OPPOSITE_STEPS.get() * middle(&|step| step.error / step.count.max(1.0).sqrt()),
         }
     }
-}
-
-/// What a side writes into its parameters, by their names.
-fn written(calls: &Calls<'_>) -> BTreeMap<String, Written> {
-    let rank = calls.rank;
-    let mut written: BTreeMap<String, Written> = BTreeMap::new();
-    // The parameter that a result is, by the name of the entry.
-    let mut parameters: HashMap<String, String> = HashMap::new();
-    for call in 0..rank.calls().len() {
-        if rank.calls()[call].kind == CallKind::ParametersGrad {
-            add_exchanged(rank, call, &mut written);
-        }
-        if rank.calls()[call].kind != CallKind::Forward || !calls.operation(call).is_in_place {
-            continue;
-        }
-        // What could not be read was told when the call was judged.
-        let entries = rank.entries(call).unwrap_or_default();
-        let tensors = |role: Role| {
-            entries
-                .iter()
-                .filter(move |entry| entry.role == role && matches!(entry.content, Content::Tensor(_)))
-        };
-        let gives_back = tensors(Role::Output).next().is_some();
-        // What is written into comes first among the arguments, one tensor for each result.
-        let mut results = tensors(Role::Output);
-        for before in tensors(Role::Input) {
-            let Content::Tensor(tensor) = &before.content else { continue };
-            let after = results.next();
-            let source = tensor.source.as_deref().unwrap_or_default();
-            let made = || parameters.get(source).cloned();
-            let is_named = [PARAMETER, GRADIENT].iter().any(|kind| source.starts_with(kind));
-            let Some(name) = is_named.then(|| source.to_owned()).or_else(made) else { continue };
-            // Of a call that gives something back, the other arguments are not written into.
-            if after.is_none() && gives_back {
-                break;
-            }
-            if let Some(after) = after {
-                parameters.insert(after.name.clone(), name.clone());
-            }
-            let new = || Written { before: before.clone(), after: None, by: Vec::new() };
-            let known = written.entry(name).or_insert_with(new);
-            known.after = after.cloned();
-            known.by.push(call);
-        }
-    }
-    written
-}
-
-/// Gradients as an optimizer gets them: ranks may have exchanged them in a way that shows no call, as
-/// `DistributedDataParallel` does.
-fn add_exchanged(rank: &Rank, call: usize, written: &mut BTreeMap<String, Written>) {
-    for entry in rank.entries(call).unwrap_or_default() {
-        let Content::Tensor(tensor) = &entry.content else { continue };
-        let Some(name) = tensor.source.clone().filter(|source| source.starts_with(GRADIENT)) else {
-            continue;
-        };
-        let new = || Written { before: entry.clone(), after: None, by: Vec::new() };
-        written.entry(name).or_insert_with(new).after = Some(entry.clone());
-    }
-}
-
-/// Names of both sides without the words that a wrapper of one side's model adds.
-fn unwrapped(sides: [BTreeMap<String, Written>; 2]) -> [BTreeMap<String, Written>; 2] {
-    let paths = sides.each_ref().map(|side| side.keys().filter_map(|name| Some(name.split_once(':')?.1)));
-    let [target, golden] = paths;
-    let wrappers = Wrappers::of(target, golden);
-    let [target, golden] = sides;
-    [(Side::Target, target), (Side::Golden, golden)].map(|(side, written)| {
-        let renamed = written.into_iter().map(|(name, written)| match name.split_once(':') {
-            Some((kind, path)) => (format!("{kind}:{}", wrappers.unwrap(side, path)), written),
-            None => (name, written),
-        });
-        renamed.collect()
-    })
 }
 
 /// How far gradients of parameters are apart in the middle; where they were not recorded, other gradients.
@@ -313,43 +260,101 @@ fn gradient_noise(units: &[Observed]) -> f64 {
 /// before. The step of a parameter follows the gradient; an optimizer that divides by the root of squares takes as long a step
 /// for gradients next to nothing. If gradients are off by `ε` of their ordinary size, about `ε` of them are so small that their
 /// sign is open, and that many steps are off by twice their length: `2 √ε` of the whole.
-fn left_apart(
-    calls: [&Calls<'_>; 2],
-    name: &str,
-    written: [Option<&Written>; 2],
-    noise: f64,
-) -> Option<LeftBy> {
+fn left_apart(calls: [&Calls<'_>; 2], pair: &ParameterPair<'_>, noise: f64) -> Option<LeftBy> {
     let [target, golden] = calls.map(|calls| calls.rank);
-    let stepped =
-        |rank: &Rank, written: &Written| apart((rank, written.after.as_ref()?), (rank, &written.before));
     let noise = noise.max(ACCUMULATOR);
-    let open = if name.starts_with(GRADIENT) { noise } else { 2.0 * noise.sqrt() };
-    let (left, before, step) = match written {
-        [Some(ours), Some(theirs)] => {
-            let left = apart((target, ours.after.as_ref()?), (golden, theirs.after.as_ref()?))?;
+    let open = if pair.name.starts_with(GRADIENT) { noise } else { OPPOSITE_STEPS.get() * noise.sqrt() };
+    let (ours, theirs) = (&pair.sides[0][..], &pair.sides[1][..]);
+    let is_unwritten = |side: &[&Written]| side.iter().any(|written| written.by.is_empty());
+    let (left, before, steps) = match (ours.is_empty(), theirs.is_empty()) {
+        (false, false) => {
+            let left = gap((target, &after(ours)?), (golden, &after(theirs)?))?;
             // Where a side shows no call that wrote, it shows no state before it.
-            let before = match ours.by.is_empty() || theirs.by.is_empty() {
+            let before = match is_unwritten(ours) || is_unwritten(theirs) {
                 true => 0.0,
-                false => apart((target, &ours.before), (golden, &theirs.before))?.relative(),
+                false => gap((target, &before(ours)), (golden, &before(theirs)))?.error.whole,
             };
-            let step = match ours.by.is_empty() {
-                true => stepped(golden, theirs)?.error,
-                false => stepped(target, ours)?.error,
-            };
-            let step = ratio(step, left.norm);
-            (left, before, step)
+            let length = |step: Gap| ratio(step.error.whole * step.norm, left.norm);
+            let one = if is_unwritten(ours) { None } else { Some(length(stepped(target, ours)?)) };
+            let other = if is_unwritten(theirs) { None } else { Some(length(stepped(golden, theirs)?)) };
+            let steps = [one.or(other)?, other.or(one)?];
+            (left, before, steps)
         }
-        [Some(ours), None] if !golden.is_cut() => (stepped(target, ours)?, 0.0, 0.0),
-        [None, Some(theirs)] if !target.is_cut() => (stepped(golden, theirs)?, 0.0, 0.0),
+        (false, true) if pair.is_matched && !golden.is_cut() => (stepped(target, ours)?, 0.0, [0.0; 2]),
+        (true, false) if pair.is_matched && !target.is_cut() => (stepped(golden, theirs)?, 0.0, [0.0; 2]),
         // What was not recorded may have been written.
         _ => return None,
     };
-    let expected = 4.0 * left.unit() + before + open * step;
-    Some(LeftBy {
-        error: Apart::relative(&left),
-        expected: Apart { whole: expected, ..Apart::default() },
-        step,
+    let expected = ROUNDINGS.get() * left.unit + before + open * steps[0];
+    let expected = Apart { whole: expected, ..Apart::default() };
+    Some(LeftBy { error: left.error, expected, steps, by_elements: left.by_elements })
+}
+
+fn before<'a>(written: &[&'a Written]) -> Vec<&'a Entry> {
+    written.iter().map(|written| &written.before).collect()
+}
+
+fn after<'a>(written: &[&'a Written]) -> Option<Vec<&'a Entry>> {
+    written.iter().map(|written| written.after.as_ref()).collect()
+}
+
+/// The step that a side made.
+fn stepped(rank: &Rank, written: &[&Written]) -> Option<Gap> {
+    gap((rank, &after(written)?), (rank, &before(written)))
+}
+
+/// How far apart two parameters are, each of which may be kept in several tensors.
+struct Gap {
+    /// Relative to the size.
+    error: Apart,
+    norm: f64,
+    unit: f64,
+    by_elements: bool,
+}
+
+/// By elements, where they have the same places; else by statistics, as of a parameter that one side keeps transposed.
+fn gap((rank, ones): (&Rank, &[&Entry]), (other_rank, others): (&Rank, &[&Entry])) -> Option<Gap> {
+    if ones.len() == others.len() {
+        let pairs = ones.iter().zip(others);
+        let apart: Option<Vec<Extent>> =
+            pairs.map(|(one, other)| apart((rank, one), (other_rank, other))).collect();
+        if let Some([only]) = apart.as_deref() {
+            return Some(Gap {
+                error: Apart::relative(only),
+                norm: only.norm,
+                unit: only.unit(),
+                by_elements: only.by_elements,
+            });
+        }
+        if let Some(parts) = apart {
+            let root =
+                |of: &dyn Fn(&Extent) -> f64| parts.iter().map(|part| of(part).powi(2)).sum::<f64>().sqrt();
+            let (error, norm) = (root(&|part| part.error), root(&|part| part.norm));
+            let unit = parts.iter().map(Extent::unit).fold(0.0, f64::max);
+            let by_elements = parts.iter().all(|part| part.by_elements);
+            let error = Apart { whole: ratio(error, norm), ..Apart::default() };
+            return Some(Gap { error, norm, unit, by_elements });
+        }
+    }
+    let [one, other] = [joined_statistics(ones)?, joined_statistics(others)?];
+    let whole = one.distance(&other)?;
+    Some(Gap {
+        error: Apart { whole, ..Apart::default() },
+        norm: one.norm().max(other.norm()),
+        unit: one.unit.max(other.unit),
+        by_elements: false,
     })
+}
+
+fn joined_statistics(entries: &[&Entry]) -> Option<Weight> {
+    let tensors: Option<Vec<Weight>> = entries
+        .iter()
+        .map(|entry| match &entry.content {
+            Content::Tensor(tensor) => Weight::of(tensor),
+            _ => None,
+        })
+        .collect();
+    Weight::joined(&tensors?.iter().collect::<Vec<&Weight>>())
 }
 
 /// How far two tensors are apart, where that can be told.

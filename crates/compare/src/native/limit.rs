@@ -9,23 +9,30 @@ use std::sync::LazyLock;
 
 use ulpscope_tensor::DType;
 
-/// Single elements of ordinary noise lie within some five standard deviations; this leaves room for uneven ones.
-pub(super) const ELEMENT_FACTOR: f64 = 8.0;
+use super::thresholds::limit::DIGITS;
 
 /// The relative distance (L2) that two tensors of these dtypes may have.
-pub(super) fn limit(target: DType, golden: DType) -> f64 {
+pub(crate) fn limit(target: DType, golden: DType) -> f64 {
     of_dtype(target).max(of_dtype(golden))
 }
 
 /// `eps^(2/3)`, rounded to two digits. Integers and truth values are exact: they are equal or they are not.
 static LIMITS: LazyLock<[f64; DType::ALL.len()]> = LazyLock::new(|| {
-    DType::ALL.map(|dtype| {
-        let Some(limits) = dtype.float_limits() else { return 0.0 };
-        // Not the system's power function: its last bit differs from machine to machine.
-        let kept = libm::exp2(-2.0 / 3.0 * f64::from(limits.mantissa_bits));
-        format!("{kept:.1e}").parse().unwrap_or(kept)
-    })
+    DType::ALL
+        .map(|dtype| dtype.float_limits().map_or(0.0, |limits| with_bits(f64::from(limits.mantissa_bits))))
 });
+
+/// The limit of numbers with so many bits behind the point.
+fn with_bits(bits: f64) -> f64 {
+    // Not the system's power function: its last bit differs from machine to machine.
+    let kept = libm::exp2(-DIGITS.get() * bits);
+    format!("{kept:.1e}").parse().unwrap_or(kept)
+}
+
+/// The limit of numbers with this unit roundoff.
+pub(super) fn limit_of_unit(unit: f64) -> f64 {
+    with_bits(-libm::log2(2.0 * unit))
+}
 
 fn of_dtype(dtype: DType) -> f64 {
     LIMITS[dtype as usize]

@@ -9,8 +9,10 @@ use ulpscope_tensor::DType;
 use crate::fact::{Fact, Statistics};
 use crate::reading;
 
-use super::limit::{ELEMENT_FACTOR, limit};
+use super::limit::limit;
 use super::sentinels::without_sentinels;
+use super::thresholds::evidence::UNRELATED;
+use super::thresholds::expect::ELEMENT_SPREAD;
 use super::values::compare_values;
 
 /// What a pair was compared by.
@@ -65,10 +67,6 @@ pub(super) struct Measured {
     /// What could not be read, with file and place.
     pub(super) problems: Vec<String>,
 }
-
-/// The relative distance above which the elements of permuted shapes have nothing to do with each other in memory
-/// order: one side is transposed. Whether a file keeps strides or not must not matter.
-const UNRELATED: f64 = 0.5;
 
 /// How two entries are related, before it is judged.
 #[derive(Clone, Debug, PartialEq)]
@@ -236,7 +234,7 @@ impl Measured {
         // Older tools write bfloat16 as float32 files: what the dump says of the dtype counts too.
         let limit = limit(target.dtype(), golden.dtype()).max(self.limit);
         self.limit = limit;
-        let tolerance = Tolerance { atol: 0.0, rtol: ELEMENT_FACTOR * limit };
+        let tolerance = Tolerance { atol: 0.0, rtol: ELEMENT_SPREAD.get() * limit };
         self.bytes = reading::bytes(tensors.0, tensors.1);
         let measured =
             reading::read(tensors.0, tensors.1, |reading| errors(&target, &golden, tolerance, reading));
@@ -257,7 +255,7 @@ impl Measured {
                         self.compare_elements((&one, &other));
                         let distance = self.comparison.as_ref().map_or(0.0, |found| found.distances.rel_l2);
                         let [target, golden] = shapes;
-                        if is_permuted(&target, &golden) && distance > UNRELATED {
+                        if is_permuted(&target, &golden) && distance > UNRELATED.get() {
                             self.comparison = None;
                             self.rest = None;
                             self.state = State::Unlike(Fact::Shapes { target, golden });
@@ -315,7 +313,7 @@ fn compare_statistics(target: &Numbers, golden: &Numbers, limit: f64) -> State {
 }
 
 /// The statistics a dump recorded, as numbers.
-pub(super) fn recorded(entry: &TensorEntry) -> Numbers {
+pub(crate) fn recorded(entry: &TensorEntry) -> Numbers {
     let number = |json: &Json| match json {
         Json::Bool(flag) => Some(f64::from(u8::from(*flag))),
         json => json.as_f64(),
@@ -330,7 +328,7 @@ pub(super) fn recorded(entry: &TensorEntry) -> Numbers {
     }
 }
 
-pub(super) fn numbers_of(stats: &Stats) -> Numbers {
+pub(crate) fn numbers_of(stats: &Stats) -> Numbers {
     let extremum = |scalar: Option<ulpscope_tensor::Scalar>| scalar.map(|scalar| scalar.to_f64());
     [extremum(stats.max), extremum(stats.min), stats.mean, Some(stats.norm)]
 }

@@ -16,8 +16,10 @@ mod cast;
 mod columns;
 mod conclude;
 mod conclusion;
+mod conclusion_list;
 mod correspondence;
 mod cut_inputs;
+mod entry_store;
 mod expect;
 mod extent;
 mod final_results;
@@ -33,6 +35,7 @@ mod noise;
 mod non_finite;
 mod observed;
 mod operation;
+mod parameter_pairs;
 mod parts;
 mod ports;
 mod proofs;
@@ -44,12 +47,16 @@ mod routes;
 mod saved;
 mod sensitivity;
 mod sentinels;
+mod shared_traits;
 mod siblings;
 mod side_branches;
+pub(crate) mod thresholds;
 mod uninitialised;
 mod unit_links;
+mod updates;
 mod values;
 mod verdict;
+mod written;
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -74,17 +81,22 @@ use amplified::{Amplified, amplified};
 use blame::Origins;
 use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
-use conclusion::Conclusion;
-use correspondence::Agreed;
+use conclusion::Cause;
+use conclusion_list::ConclusionList;
+use correspondence::{Agreed, EndApart, EndKind, Pieces, Unrelated};
+use entry_store::{EntryRange, EntryStore};
 use final_results::{Guarded, Unexplained};
 use flow::{Calls, Flow};
 use judgement::{Judgement, Runs};
-use kept::{Kept, Trained};
+use kept::{Kept, LeftApart, Trained};
+pub(crate) use limit::limit;
 use measure::measure;
+pub(crate) use measure::{numbers_of, recorded};
 use noise::{Floor, Noise};
-use observed::{Observed, Seen, Source};
+use observed::{CallNumbers, EntryTraits, NewEntry, Observed, Prints, Seen, Source};
 use proofs::Proofs;
 use routes::Routes;
+use shared_traits::Shared;
 use side_branches::side_branches;
 use values::plain;
 
@@ -128,7 +140,11 @@ struct NativePlan<'a> {
     /// Makes blamed calls again, where that is wanted.
     proving: Option<Proving<'a>>,
     /// What was observed of each unit that was judged.
-    observed: Vec<OnceLock<Observed>>,
+    observed: Vec<OnceLock<Observed<EntryRange>>>,
+    /// Their entries.
+    entries: EntryStore,
+    /// What entries of these have in common.
+    traits: Shared<EntryTraits>,
     /// The sides whose dump was found to say where entries came from.
     says_sources: [AtomicBool; 2],
 }
@@ -136,7 +152,7 @@ struct NativePlan<'a> {
 /// What is known once all units are.
 struct Hindsight<'a> {
     observed: Vec<Observed>,
-    conclusions: Vec<Conclusion>,
+    conclusions: ConclusionList,
     /// How many units inherited the error that a unit introduced.
     downstream: Vec<u64>,
     /// What is left in parameters.
@@ -156,12 +172,20 @@ struct Hindsight<'a> {
     in_backward: HashSet<usize>,
     /// What replay says.
     proofs: Proofs<'a>,
-    /// Whether final results agree, and speak for calls without partner.
+    /// Whether final results agree, so that unpaired calls forbid nothing.
     is_vouched: bool,
     /// What agrees at the end of two different programs.
     agreed: Option<Agreed>,
+    /// Inputs that are cut differently.
+    pieces: Option<Pieces>,
+    /// That two programs have next to nothing in common, if so.
+    unrelated: Option<Unrelated>,
+    /// The side whose results are NaN or infinite where two programs part, and the calls of both that return them.
+    non_finite: Option<(Side, [usize; 2])>,
     /// The calls among which two programs part, and the unit of the first.
     region: Option<(usize, Region)>,
+    /// A final result of two different programs that differs, where no call is to blame.
+    end: Option<EndApart>,
 }
 
 impl Plan for NativePlan<'_> {
@@ -192,7 +216,8 @@ impl Plan for NativePlan<'_> {
         Conclusions {
             unexplained: self.unexplained(&known),
             are_final_results_bounded: known.guarded.is_complete,
-            unjudged_final_results: known.guarded.unbounded.len() as u64,
+            hidden_error: known.guarded.hidden.or(known.agreed.as_ref().and_then(|agreed| agreed.hidden)),
+            unjudged_final_results: known.guarded.unbounded.len() as u64 + u64::from(known.guarded.is_open),
             partnerless: Vec::new(),
             notes: self.notes(&known),
             problems: self.floor.as_ref().map(Floor::problems).unwrap_or_default(),
@@ -208,6 +233,8 @@ impl<'a> NativePlan<'a> {
             target: Calls::of(target),
             golden: Calls::of(golden),
             observed: pairing.units.iter().map(|_| OnceLock::new()).collect(),
+            entries: EntryStore::default(),
+            traits: Shared::default(),
             pairing,
             options,
             floor: None,
@@ -222,8 +249,14 @@ impl<'a> NativePlan<'a> {
         self.says_sources[side as usize].load(Ordering::Relaxed)
     }
 
+    /// The entries of a call, numbered.
+    fn shared(&self, mut entries: Vec<NewEntry>) -> Vec<Seen> {
+        observed::number_arguments(&mut entries);
+        entries.into_iter().map(|entry| entry.sharing(&self.traits)).collect()
+    }
+
     /// Remembers which sides say where entries came from, and keeps what tells values apart if one may not.
-    fn keep_prints(&self, entries: &[Seen], prints: Vec<[u64; 2]>) -> Option<Box<[[u64; 2]]>> {
+    fn keep_prints(&self, entries: &[Seen], prints: Vec<[u64; 2]>) -> Option<Box<Prints>> {
         for side in [Side::Target, Side::Golden] {
             let says = |entry: &Seen| entry.sources()[side as usize] != Source::Unsaid;
             if !self.says_sources(side) && entries.iter().any(says) {
@@ -232,22 +265,26 @@ impl<'a> NativePlan<'a> {
         }
         let is_needed = prints.iter().any(|prints| *prints != [0; 2]);
         (is_needed && !(self.says_sources(Side::Target) && self.says_sources(Side::Golden)))
-            .then(|| prints.into_boxed_slice())
+            .then(|| Box::new(Prints(prints)))
     }
 
     /// Concludes from what was observed of all units.
     fn hindsight(&mut self) -> Hindsight<'a> {
         let observed = std::mem::take(&mut self.observed).into_iter().enumerate();
-        let mut observed: Vec<Observed> = observed
+        let observed: Vec<Observed<EntryRange>> = observed
             .map(|(unit, seen)| seen.into_inner().unwrap_or_else(|| self.judge_unit(unit).1))
             .collect();
+        let pieces = std::mem::take(&mut self.entries).into_pieces();
+        let mut observed: Vec<Observed> =
+            observed.into_iter().map(|unit| unit.with_entries(&pieces)).collect();
+        drop(pieces);
         // What was observed has the numbers of the calls.
         self.pairing.units = Vec::new();
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.as_ref().map_or_else(Noise::default, |floor| floor.of_units(&observed));
         let trained = self.step.filter(|&step| step > 0);
         let trained = trained.map(|step| Trained::of(step, &observed, &self.target));
-        let kept = Kept::of(&observed, &flow, [&self.target, &self.golden]);
+        let kept = Kept::of(&observed, &flow, [&self.target, &self.golden], trained);
         let mut proofs = Proofs::of(self.proving);
         let mut joined = flow.joined(&observed, &kept);
         let side_branches = side_branches(&observed, &flow, &joined);
@@ -261,15 +298,26 @@ impl<'a> NativePlan<'a> {
             calls: [&self.target, &self.golden],
             all_joined: !joined.contains(&false),
         };
-        let Judgement { conclusions, routes, origins, guarded, cut, agreed, is_vouched } =
-            runs.judge(&mut proofs);
+        let Judgement {
+            conclusions,
+            routes,
+            origins,
+            guarded,
+            cut,
+            agreed,
+            is_vouched,
+            pieces,
+            unrelated,
+            end,
+        } = runs.judge(&mut proofs);
+        let non_finite = cut.as_ref().and_then(|cut| Some((cut.non_finite?, cut.before)));
         let region = cut.and_then(|cut| {
             let first = flow.unit_of[0].of(*cut.target.first()?)?;
             Some((first, named_region::named([&self.target, &self.golden], &cut)))
         });
         let mut downstream = vec![0; observed.len()];
-        let inherited = conclusions.iter().filter(|conclusion| conclusion.class == Class::Inherited);
-        for from in inherited.filter_map(|conclusion| conclusion.from) {
+        let is_inherited = |at: &usize| conclusions.class(*at) == Some(Class::Inherited);
+        for from in (0..observed.len()).filter(is_inherited).filter_map(|at| conclusions.from(at)) {
             downstream[from] += 1;
         }
         Hindsight {
@@ -288,17 +336,22 @@ impl<'a> NativePlan<'a> {
             agreed,
             region,
             is_vouched,
+            pieces,
+            unrelated,
+            non_finite,
+            end,
         }
     }
 
     /// Applies to a unit what follows from other units.
     fn settle(&self, known: &Hindsight<'_>, unit: usize, judged: &mut Judged) {
-        let conclusion = &known.conclusions[unit];
+        let conclusion = &known.conclusions.get(unit);
         let from = conclusion.from.map(|from| self.name(&known.observed[from]));
         let observed = &known.observed[unit];
         let origins = &known.origins;
-        let left = known.kept.first_apart.as_ref().filter(|left| left.by == unit);
-        let left = left.map(|left| left.name.as_str());
+        let is_left = |left: &&LeftApart| left.by == unit || conclusion.cause == Some(Cause::Updates);
+        let left = known.kept.first_apart.as_ref().filter(is_left);
+        let left = left.map(|left| known.kept.left_by(left));
         let region = known.region.as_ref().filter(|(first, _)| *first == unit).map(|(_, region)| region);
         let settling = verdict::Settling {
             conclusion,
@@ -321,6 +374,7 @@ impl<'a> NativePlan<'a> {
         // by where it ends.
         let is_harmless = |entry: &Seen| {
             known.routes.is_on(unit)
+                || known.kept.is_towards(unit)
                 || entry.is_taken()
                     && matches!(conclusion.class, Class::Equal | Class::Noise | Class::NotComparable)
         };
@@ -350,12 +404,13 @@ impl<'a> NativePlan<'a> {
 
     /// The final result that differs most, if by more than accumulated rounding allows.
     fn unexplained(&self, known: &Hindsight<'_>) -> Option<FinalResult> {
-        let Unexplained { unit, entry, error, allowed, step } = known.guarded.unexplained.as_ref()?;
+        let Some(found) = &known.guarded.unexplained else { return self.end_apart(known.end.as_ref()?) };
+        let Unexplained { unit, entry, error, allowed, step } = found;
         let observed = &known.observed[*unit];
         let step = step.map(|step| {
             let unit = &known.observed[step.unit];
-            let call = unit.target.map(|call| (self.target.rank, call));
-            let call = call.or_else(|| unit.golden.map(|call| (self.golden.rank, call)));
+            let call = unit.target().map(|call| (self.target.rank, call));
+            let call = call.or_else(|| unit.golden().map(|call| (self.golden.rank, call)));
             let stack = call.and_then(|(rank, call)| rank.stack(call)).unwrap_or_default();
             let code = CodeLines::of(&stack);
             UnexplainedStep {
@@ -375,6 +430,17 @@ impl<'a> NativePlan<'a> {
         })
     }
 
+    /// A final result of two different programs that differs.
+    fn end_apart(&self, EndApart { what, error, allowed }: &EndApart) -> Option<FinalResult> {
+        let entry = match what {
+            EndKind::Gradient(name) => format!("the gradient of {name}"),
+            EndKind::Buffer(name) => format!("the buffer {name}, as the step leaves it,"),
+            EndKind::Value(Side::Target, call) => self.target.rank.name(*call),
+            EndKind::Value(Side::Golden, call) => self.golden.rank.name(*call),
+        };
+        Some(FinalResult { entry, error: *error, allowed: *allowed, step: None })
+    }
+
     fn notes(&self, known: &Hindsight<'_>) -> Vec<Note> {
         let mut notes: Vec<Note> = self.unbounded(known).into_iter().collect();
         notes.extend(self.pairing.notes.iter().cloned().map(Note::Text));
@@ -390,7 +456,7 @@ impl<'a> NativePlan<'a> {
     }
 
     /// Judges a unit, and keeps what was observed of it.
-    fn judge_unit(&self, unit: usize) -> (Judged, Observed) {
+    fn judge_unit(&self, unit: usize) -> (Judged, Observed<EntryRange>) {
         match &self.pairing.units[unit] {
             Unit::Pair(pair) => self.judge_pair(pair),
             Unit::TargetOnly { call, reason } => self.judge_lone(Side::Target, *call, &reason.to_string()),
@@ -406,14 +472,13 @@ impl<'a> NativePlan<'a> {
         Some(Note::FinalResultsNotJudged { first, more: known.guarded.unbounded.len() as u64 - 1 })
     }
 
-    fn judge_pair(&self, pair: &CallPair) -> (Judged, Observed) {
+    fn judge_pair(&self, pair: &CallPair) -> (Judged, Observed<EntryRange>) {
         let (target, golden) = (self.target.rank, self.golden.rank);
         let mut judged = Judged { target: Some(pair.target), golden: Some(pair.golden), ..Judged::default() };
         let mut observed = Observed {
-            target: judged.target,
-            golden: judged.golden,
+            calls: CallNumbers::of(judged.target, judged.golden),
             kind: target.calls()[pair.target].kind,
-            entries: Box::default(),
+            entries: EntryRange::default(),
             prints: None,
             adds_nothing: false,
             is_unread: false,
@@ -437,9 +502,9 @@ impl<'a> NativePlan<'a> {
                     }
                     entries.push(self.judge_entry(line, unit, &mut judged, &mut prints));
                 }
-                observed::number_arguments(&mut entries);
+                let entries = self.shared(entries);
                 observed.prints = self.keep_prints(&entries, prints);
-                observed.entries = entries.into_boxed_slice();
+                observed.entries = self.entries.push(entries);
             }
             (one, other) => {
                 observed.is_unread = true;
@@ -460,7 +525,7 @@ impl<'a> NativePlan<'a> {
         unit: EntryUnit<'e>,
         judged: &mut Judged,
         prints: &mut Vec<[u64; 2]>,
-    ) -> Seen {
+    ) -> NewEntry {
         let row = judged.rows.len();
         let print = |side: Side, of: &dyn Fn() -> u64| if self.says_sources(side) { 0 } else { of() };
         match unit {
@@ -468,13 +533,13 @@ impl<'a> NativePlan<'a> {
                 line.target = Some(entry);
                 judge_lone_entry(&line, Side::Target, entry, reason.to_string(), judged);
                 prints.push([print(Side::Target, &|| observed::print_of_lone(entry)), 0]);
-                Seen::lone(row, Side::Target, entry, source(&self.target, entry))
+                NewEntry::lone(row, Side::Target, entry, source(&self.target, entry))
             }
             EntryUnit::GoldenOnly { entry, reason } => {
                 line.golden = Some(entry);
                 judge_lone_entry(&line, Side::Golden, entry, reason.to_string(), judged);
                 prints.push([0, print(Side::Golden, &|| observed::print_of_lone(entry))]);
-                Seen::lone(row, Side::Golden, entry, source(&self.golden, entry))
+                NewEntry::lone(row, Side::Golden, entry, source(&self.golden, entry))
             }
             EntryUnit::Pair(EntryPair { target, golden, how }) => {
                 match how {
@@ -502,7 +567,7 @@ impl<'a> NativePlan<'a> {
                     _ => [0; 2],
                 });
                 let sources = [source(&self.target, target), source(&self.golden, golden)];
-                Seen::pair(row, target, golden, &measured, sources)
+                NewEntry::pair(row, target, golden, &measured, sources)
             }
         }
     }
@@ -515,7 +580,7 @@ impl<'a> NativePlan<'a> {
         (module, stack.map(|stack| CodeLines::of(&stack)))
     }
 
-    fn judge_lone(&self, side: Side, call: usize, reason: &str) -> (Judged, Observed) {
+    fn judge_lone(&self, side: Side, call: usize, reason: &str) -> (Judged, Observed<EntryRange>) {
         let calls = match side {
             Side::Target => &self.target,
             Side::Golden => &self.golden,
@@ -539,37 +604,35 @@ impl<'a> NativePlan<'a> {
                 Vec::new()
             }
         };
-        let mut seen: Vec<Seen> =
-            entries.iter().map(|entry| Seen::lone(0, side, entry, source(calls, entry))).collect();
-        observed::number_arguments(&mut seen);
+        let seen = entries.iter().map(|entry| NewEntry::lone(0, side, entry, source(calls, entry)));
+        let seen = self.shared(seen.collect());
         let prints = entries.iter().map(|entry| match side {
             _ if self.says_sources(side) => [0; 2],
             Side::Target => [observed::print_of_lone(entry), 0],
             Side::Golden => [0, observed::print_of_lone(entry)],
         });
         let observed = Observed {
-            target: judged.target,
-            golden: judged.golden,
+            calls: CallNumbers::of(judged.target, judged.golden),
             kind: rank.calls()[call].kind,
             adds_nothing: observed::adds_nothing(&entries, calls.operation(call)),
             is_unread: false,
             prints: self.keep_prints(&seen, prints.collect()),
-            entries: seen.into_boxed_slice(),
+            entries: self.entries.push(seen),
         };
         (judged, observed)
     }
 
     /// The name of an entry in the target; that of its call, where it has none.
     fn entry_name(&self, unit: &Observed, seen: &Seen) -> String {
-        let entries = unit.target.and_then(|call| self.target.rank.entries(call).ok()).unwrap_or_default();
+        let entries = unit.target().and_then(|call| self.target.rank.entries(call).ok()).unwrap_or_default();
         let entry =
             entries.into_iter().find(|entry| observed::place(entry.role, &entry.path) == seen.place());
         entry.map_or_else(|| self.name(unit), |entry| entry.name)
     }
 
     fn name(&self, unit: &Observed) -> String {
-        let golden = || unit.golden.map(|call| self.golden.rank.name(call));
-        unit.target.map(|call| self.target.rank.name(call)).or_else(golden).unwrap_or_default()
+        let golden = || unit.golden().map(|call| self.golden.rank.name(call));
+        unit.target().map(|call| self.target.rank.name(call)).or_else(golden).unwrap_or_default()
     }
 }
 

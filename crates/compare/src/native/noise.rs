@@ -12,16 +12,11 @@ use ulpscope_dump::{Problems, Rank};
 
 use super::expect::Apart;
 use super::measure::{State, measure};
-use super::observed::{Observed, Seeing, Seen, place};
+use super::observed::{NewEntry, Observed, Seeing, Seen, place};
+use super::thresholds::noise::{DROWNED, MARGIN};
 use crate::note::Note;
 use crate::pairing::{CallPair, EntryPair, EntryUnit, Matching, PairOptions, Unit, pair, pair_entries};
 use crate::run::Progress;
-
-/// One run shows one value out of all that noise may take; another healthy run is within this factor of it.
-pub(super) const MARGIN: f64 = 2.0;
-
-/// Runs that are this far apart compute something else: no fault smaller than that can be seen above their noise.
-const DROWNED: f64 = 0.5;
 
 /// What was heard of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +31,7 @@ impl Heard {
     /// The relative errors that are allowed for.
     pub(super) fn allowed(&self) -> Apart {
         let Apart { whole, peak, drift } = self.apart;
-        Apart { whole: MARGIN * whole, peak: MARGIN * peak, drift: MARGIN * drift }
+        Apart { whole: MARGIN.get() * whole, peak: MARGIN.get() * peak, drift: MARGIN.get() * drift }
     }
 
     fn is_silent(&self) -> bool {
@@ -129,7 +124,7 @@ impl Floor {
             let known = heard.iter().find(|(place, _)| *place == entry.golden_place());
             known.map_or_else(Heard::default, |(_, heard)| *heard)
         };
-        let of_unit = |unit: &Observed| match unit.golden.and_then(|call| self.calls.get(call)) {
+        let of_unit = |unit: &Observed| match unit.golden().and_then(|call| self.calls.get(call)) {
             Some(heard) if !heard.is_empty() => {
                 unit.entries.iter().map(|entry| of_entry(heard, entry)).collect()
             }
@@ -171,7 +166,7 @@ impl Floor {
         if loudest == 0.0 {
             self.notes.push(Note::NoiseIsZero);
         }
-        let drowned = errors.iter().filter(|error| **error > DROWNED).count();
+        let drowned = errors.iter().filter(|error| **error > DROWNED.get()).count();
         if drowned > 0 {
             // A few are what cancels out, as the gradient of a bias in front of a normalisation does.
             self.notes.push(Note::NoiseIsLarge { calls: drowned as u64, is_most: 2 * drowned > heard });
@@ -209,13 +204,13 @@ fn listen(noise: &Rank, golden: &Rank, pair: CallPair, options: &PairOptions) ->
             listened.non_finite += usize::from(matches!(measured.state, State::NonFinite(_)));
             continue;
         }
-        let seen = Seen::pair(0, entry, known, &measured, Default::default());
-        if !seen.is_tensor {
+        let seen = NewEntry::pair(0, entry, known, &measured, Default::default());
+        if !seen.traits.is_tensor {
             continue;
         }
-        let mut heard = Heard { apart: Apart::default(), differs: seen.state == Seeing::Differs };
-        listened.measured += usize::from(heard.differs || seen.state == Seeing::Equal);
-        if let Some(extent) = seen.numbers.as_ref().filter(|_| seen.state == Seeing::Apart) {
+        let mut heard = Heard { apart: Apart::default(), differs: seen.traits.state == Seeing::Differs };
+        listened.measured += usize::from(heard.differs || seen.traits.state == Seeing::Equal);
+        if let Some(extent) = seen.numbers.as_ref().filter(|_| seen.traits.state == Seeing::Apart) {
             let apart = Apart::relative(extent);
             listened.measured += 1;
             listened.by_statistics += usize::from(!extent.by_elements);

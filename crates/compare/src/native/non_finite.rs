@@ -10,7 +10,9 @@ use ulpscope_dump::CallKind;
 
 use super::conclude::{Walk, argument_differs, results};
 use super::conclusion::{Cause, Conclusion, found};
+use super::extent::NonFinite;
 use super::observed::{Observed, Seeing};
+use super::thresholds::confidence;
 use crate::verdict::Class;
 
 impl Walk<'_> {
@@ -27,14 +29,14 @@ impl Walk<'_> {
         };
         // Infinities in a mask are meant; what makes NaN of them is not.
         let nan_before =
-            |side: usize| taken.iter().any(|extent| extent.nan[side]) || self.inside_is_broken(at, side);
+            |side: usize| taken.iter().any(|extent| extent.has_nan(side)) || self.inside_is_broken(at, side);
         let infinite_before =
-            |side: usize| own().any(|extent| extent.broken[side]) || self.inside_is_broken(at, side);
+            |side: usize| own().any(|extent| extent.is_broken(side)) || self.inside_is_broken(at, side);
         for (number, entry) in results(unit) {
             let Some(extent) = &entry.numbers else { continue };
             let one_sided = extent.mismatched > 0;
-            let both_nan = extent.nan == [true, true];
-            let both_infinite = extent.broken == [true, true] && !both_nan;
+            let both_nan = extent.non_finite == [NonFinite::Nan; 2];
+            let both_infinite = [0, 1].map(|side| extent.is_broken(side)) == [true, true] && !both_nan;
             if !one_sided && !both_nan && !both_infinite {
                 continue;
             }
@@ -46,7 +48,7 @@ impl Walk<'_> {
                 if from.is_some() || is_meant || !were_finite || !self.stays_broken(at) {
                     continue;
                 }
-                return Some(found(Class::NonFiniteBornHere, Cause::BothBroken, number, 0.9));
+                return Some(found(Class::NonFiniteBornHere, Cause::BothBroken, number, confidence::EXACT));
             }
             // Beside what is NaN on both sides, the rest may be off for another reason.
             let is_beside = !one_sided && entry.state == Seeing::Apart;
@@ -60,16 +62,16 @@ impl Walk<'_> {
                 return Some(inherited);
             }
             let sides = [0, 1].map(|side| {
-                extent.nan[side] && !nan_before(side) || extent.broken[side] && !infinite_before(side)
+                extent.has_nan(side) && !nan_before(side) || extent.is_broken(side) && !infinite_before(side)
             });
             if one_sided && sides != [false, false] && own().all(|extent| extent.mismatched == 0) {
                 return Some(match argument_differs(unit) {
-                    true => found(Class::DifferentProgram, Cause::Argument, number, 0.95),
-                    false => found(Class::NonFiniteBornHere, Cause::NonFinite, number, 0.95),
+                    true => found(Class::DifferentProgram, Cause::Argument, number, confidence::SHOWN),
+                    false => found(Class::NonFiniteBornHere, Cause::NonFinite, number, confidence::SHOWN),
                 });
             }
             if both_nan && sides == [true, true] {
-                return Some(found(Class::NonFiniteBornHere, Cause::BothBroken, number, 0.9));
+                return Some(found(Class::NonFiniteBornHere, Cause::BothBroken, number, confidence::EXACT));
             }
             if one_sided {
                 let mut inherited = Conclusion::of(Class::Inherited);
@@ -85,7 +87,10 @@ impl Walk<'_> {
         let mut waiting = vec![at];
         let mut known = HashSet::new();
         while let Some(at) = waiting.pop() {
-            let is_broken = self.expectations.results(at).any(|(_, extent)| extent.broken == [true, true]);
+            let is_broken = self
+                .expectations
+                .results(at)
+                .any(|(_, extent)| [0, 1].map(|side| extent.is_broken(side)) == [true, true]);
             if !is_broken || !known.insert(at) {
                 continue;
             }
@@ -100,6 +105,6 @@ impl Walk<'_> {
     fn inside_is_broken(&self, at: usize, side: usize) -> bool {
         // A module is looked at after everything inside it, and asked only where nothing inside is at fault.
         let mut children = self.flow.children[at].iter();
-        children.any(|&child| self.expectations.results(child).any(|(_, extent)| extent.broken[side]))
+        children.any(|&child| self.expectations.results(child).any(|(_, extent)| extent.is_broken(side)))
     }
 }

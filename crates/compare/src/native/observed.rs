@@ -2,42 +2,75 @@
 //! came from.
 //!
 //! Verdicts need the whole run: whether an error was made at a call or came with its arguments, and whether calls of the
-//! same kind have one as large. Rows are too big to keep until then; this is some hundred bytes an entry.
+//! same kind have one as large. Rows are too big to keep until then. A run has millions of entries and few different kinds of
+//! them: what entries of a kind share is stored once ([`EntryTraits`]), so that an entry takes 72 bytes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
 use ulpscope_formats::json::Json;
 
+use super::entry_store::{EntryPieces, EntryRange, EntrySlice};
 use super::extent::{Extent, extent};
 use super::measure::{Basis, Measured, Numbers, State, recorded};
 use super::operation::Operation;
 use super::rounding::unit_roundoff;
+use super::shared_traits::Shared;
+use super::thresholds::evidence::TELLING;
 use super::values::is_infinite;
 use crate::style::Side;
 
 /// A call of either side, or of both.
 #[derive(Clone, Debug)]
-pub struct Observed {
-    /// The number of the call in the target.
-    pub(super) target: Option<usize>,
-    /// Likewise in the golden.
-    pub(super) golden: Option<usize>,
+pub(super) struct Observed<E = EntrySlice> {
+    /// See [`Observed::target`] and [`Observed::golden`].
+    pub(super) calls: CallNumbers,
     pub(super) kind: CallKind,
     /// Its entries, in the order of its rows.
-    pub(super) entries: Box<[Seen]>,
+    pub(super) entries: E,
     /// What tells the value of each entry from others, on either side, while it is not known that the dump says where entries
     /// came from; 0 for none.
-    pub(super) prints: Option<Box<[[u64; 2]]>>,
+    pub(super) prints: Option<Box<Prints>>,
     /// Whether it repeats an earlier call for the backward pass, or gives nothing that was not there.
     pub(super) adds_nothing: bool,
     /// Whether it could not be read on one of the sides.
     pub(super) is_unread: bool,
 }
 
-/// An entry of either side, or of both. There are millions.
+/// What tells the values of entries from others.
+#[derive(Clone, Debug)]
+pub(super) struct Prints(pub(super) Vec<[u64; 2]>);
+
+/// The numbers of a call in the target and in the golden.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallNumbers([u32; 2]);
+
+impl CallNumbers {
+    pub(super) fn of(target: Option<usize>, golden: Option<usize>) -> CallNumbers {
+        CallNumbers([target, golden].map(|call| call.map_or(NONE, |call| call as u32)))
+    }
+
+    fn side(self, side: Side) -> Option<usize> {
+        let number = self.0[side as usize];
+        (number != NONE).then_some(number as usize)
+    }
+}
+
+/// An entry of either side, or of both. There are millions. Most of what is known of it is in its [`EntryTraits`].
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
+    traits: Arc<EntryTraits>,
+    /// Its size and its error, where it is a tensor whose numbers both sides have.
+    pub(super) numbers: Option<Extent>,
+    /// The calls of [`Seen::sources`], or what stands for other sources.
+    source_calls: [u32; 2],
+}
+
+/// What entries of a kind have in common. A run has few kinds: the same arguments and results of many calls.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct EntryTraits {
     /// The number of its row among those of its call.
     pub(super) row: u32,
     /// See [`Seen::ordinal`] and [`Seen::element`].
@@ -60,25 +93,20 @@ pub(super) struct Seen {
     pub(super) wants_gradient: [Option<bool>; 2],
     /// Names the path alone: the gradient of an argument stands at the path of the argument.
     pub(super) path: u64,
-    /// Its size and its error, where it is a tensor whose numbers both sides have.
-    pub(super) numbers: Option<Extent>,
-    /// The calls of [`Seen::sources`], or what stands for other sources.
-    source_calls: [u32; 2],
-    /// The place of both sources that have one.
-    source_place: u64,
-    /// What most entries do not have.
-    rare: Option<Box<RarelySeen>>,
+    /// The place in the golden, where it differs.
+    golden_place: Option<u64>,
+    /// The places of both sources, where they have one.
+    source_places: [u64; 2],
+    /// Of exact values that were compared one by one: how many differ, of how many.
+    turned: Option<(u64, u64)>,
 }
 
-/// What most entries do not have.
-#[derive(Clone, Debug, Default)]
-struct RarelySeen {
-    /// The place in the golden, where it is another.
-    golden_place: Option<u64>,
-    /// The place of the golden's source, where that of the target has another.
-    golden_source_place: Option<u64>,
-    /// Of exact values that were compared one by one: how many differ, of how many.
-    turned: Option<(f64, f64)>,
+impl Deref for Seen {
+    type Target = EntryTraits;
+
+    fn deref(&self) -> &EntryTraits {
+        &self.traits
+    }
 }
 
 /// No number.
@@ -97,7 +125,7 @@ impl Source {
 }
 
 /// How two entries are related.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Seeing {
     /// Bit for bit the same, or as far as recorded.
     Equal,
@@ -154,10 +182,6 @@ impl Source {
     const BUFFER: u32 = u32::MAX - 2;
     const OUTSIDE: u32 = u32::MAX - 3;
     const GRADIENT: u32 = u32::MAX - 4;
-
-    fn has_place(self) -> bool {
-        matches!(self, Source::Gradient(_) | Source::Call(..))
-    }
 
     fn packed(self) -> (u32, u64) {
         match self {
@@ -232,22 +256,48 @@ pub(super) fn adds_nothing(entries: &[Entry], operation: Operation) -> bool {
                 .all(|result| result.count() == Some(0) || operation.keeps_places && is_argument(result))
 }
 
-impl Observed {
-    /// Whether only one side has the call.
-    pub(super) fn is_lone(&self) -> bool {
-        self.target.is_none() || self.golden.is_none()
+impl Observed<EntryRange> {
+    /// The same with its entries.
+    pub(super) fn with_entries(self, pieces: &EntryPieces) -> Observed {
+        let Observed { calls, kind, entries, prints, adds_nothing, is_unread } = self;
+        Observed { calls, kind, entries: pieces.slice(entries), prints, adds_nothing, is_unread }
     }
 }
 
-impl Seen {
+impl Observed {
+    /// The number of the call in the target.
+    pub(super) fn target(&self) -> Option<usize> {
+        self.calls.side(Side::Target)
+    }
+
+    /// Likewise in the golden.
+    pub(super) fn golden(&self) -> Option<usize> {
+        self.calls.side(Side::Golden)
+    }
+
+    /// Whether only one side has the call.
+    pub(super) fn is_lone(&self) -> bool {
+        self.target().is_none() || self.golden().is_none()
+    }
+}
+
+/// An entry whose traits are not yet stored.
+#[derive(Debug)]
+pub(super) struct NewEntry {
+    pub(super) traits: EntryTraits,
+    pub(super) numbers: Option<Extent>,
+    source_calls: [u32; 2],
+}
+
+impl NewEntry {
     /// An entry that only one side has.
-    pub(super) fn lone(row: usize, side: Side, entry: &Entry, source: Source) -> Seen {
+    pub(super) fn lone(row: usize, side: Side, entry: &Entry, source: Source) -> NewEntry {
         // To give nothing is to leave it out.
         let state = if is_missing(entry) { Seeing::Unknown } else { Seeing::Lone(side) };
-        let mut seen = Seen::at(row, entry, state);
+        let mut seen = NewEntry::at(row, entry, state);
         seen.set_source(side, source);
         if let Content::Tensor(tensor) = &entry.content {
-            seen.wants_gradient[side as usize] = wants_gradient(tensor);
+            seen.traits.wants_gradient[side as usize] = wants_gradient(tensor);
         }
         seen
     }
@@ -259,7 +309,7 @@ impl Seen {
         golden: &Entry,
         measured: &Measured,
         sources: [Source; 2],
-    ) -> Seen {
+    ) -> NewEntry {
         let state = match &measured.state {
             State::Equal | State::BothNan(_) => Seeing::Equal,
             State::Apart | State::NonFinite(_) => Seeing::Apart,
@@ -269,33 +319,28 @@ impl Seen {
             State::Unknown(_) => Seeing::Unknown,
             State::Blank => Seeing::Blank,
         };
-        let mut seen = Seen::at(row, target, state);
+        let mut seen = NewEntry::at(row, target, state);
         let golden_place = place(golden.role, &golden.path);
-        if golden_place != seen.place() {
-            seen.rare.get_or_insert_default().golden_place = Some(golden_place);
-        }
-        seen.is_numbered |= matches!(golden.content, Content::Tensor(_));
+        seen.traits.golden_place = Some(golden_place).filter(|&place| place != seen.traits.place());
+        seen.traits.is_numbered |= matches!(golden.content, Content::Tensor(_));
         let [target_source, golden_source] = sources;
         seen.set_source(Side::Target, target_source);
         seen.set_source(Side::Golden, golden_source);
         if let (Content::Tensor(one), Content::Tensor(other)) = (&target.content, &golden.content) {
             seen.numbers = extent(one, other, measured);
-            seen.is_recast = one.dtype() != other.dtype();
-            seen.is_blurred = measured.basis == Basis::Statistics;
-            seen.wants_gradient = [one, other].map(|tensor| wants_gradient(tensor));
+            seen.traits.is_recast = one.dtype() != other.dtype();
+            seen.traits.is_blurred = measured.basis == Basis::Statistics;
+            seen.traits.wants_gradient = [one, other].map(|tensor| wants_gradient(tensor));
             let exact = measured.comparison.as_ref().filter(|_| state == Seeing::Differs);
-            if let Some(exact) = exact {
-                let turned = (exact.over_tolerance as f64, exact.distances.count as f64);
-                seen.rare.get_or_insert_default().turned = Some(turned);
-            }
+            seen.traits.turned = exact.map(|exact| (exact.over_tolerance, exact.distances.count));
         }
         seen
     }
 
-    fn at(row: usize, entry: &Entry, state: Seeing) -> Seen {
+    fn at(row: usize, entry: &Entry, state: Seeing) -> NewEntry {
         let ordinal = entry.path.parse().ok().filter(|_| !is_taken(entry.role));
         let (unsaid, nowhere) = Source::Unsaid.packed();
-        Seen {
+        let traits = EntryTraits {
             row: row as u32,
             ordinal: ordinal.unwrap_or(NONE),
             element: element(entry).unwrap_or(NONE),
@@ -309,26 +354,40 @@ impl Seen {
             is_blurred: false,
             wants_gradient: [None; 2],
             path: hashed(&entry.path),
-            numbers: None,
-            source_calls: [unsaid; 2],
-            source_place: nowhere,
-            rare: None,
-        }
+            golden_place: None,
+            source_places: [nowhere; 2],
+            turned: None,
+        };
+        NewEntry { traits, numbers: None, source_calls: [unsaid; 2] }
     }
 
+    fn set_source(&mut self, side: Side, source: Source) {
+        (self.source_calls[side as usize], self.traits.source_places[side as usize]) = source.packed();
+    }
+
+    /// The entry, with traits that it shares with others.
+    pub(super) fn sharing(self, known: &Shared<EntryTraits>) -> Seen {
+        let NewEntry { traits, numbers, source_calls } = self;
+        Seen { traits: known.of(traits), numbers, source_calls }
+    }
+}
+
+impl EntryTraits {
     /// Names role and path, so that edges find it.
     pub(super) fn place(&self) -> u64 {
         place_of(self.role, self.path)
     }
+}
 
+impl Seen {
     /// Likewise in the golden, where noise is measured.
     pub(super) fn golden_place(&self) -> u64 {
-        self.rare.as_ref().and_then(|rare| rare.golden_place).unwrap_or_else(|| self.place())
+        self.golden_place.unwrap_or_else(|| self.place())
     }
 
     /// Of exact values that were compared one by one: how many differ, of how many.
     pub(super) fn turned(&self) -> Option<(f64, f64)> {
-        self.rare.as_ref()?.turned
+        self.turned.map(|(turned, of)| (turned as f64, of as f64))
     }
 
     /// Of an argument: which of the tensors it is that the call takes. Of a result: its number. Gradients are numbered like
@@ -342,38 +401,9 @@ impl Seen {
         Some(self.element).filter(|&element| element != NONE)
     }
 
-    /// Where it came from, on either side.
-    pub(super) fn sources(&self) -> [Source; 2] {
-        let golden_place = self.rare.as_ref().and_then(|rare| rare.golden_source_place);
-        let places = [self.source_place, golden_place.unwrap_or(self.source_place)];
-        [0, 1].map(|side| Source::unpacked(self.source_calls[side], places[side]))
-    }
-
-    pub(super) fn set_source(&mut self, side: Side, source: Source) {
-        let mut sources = self.sources();
-        sources[side as usize] = source;
-        let [(target, place), (golden, golden_place)] = sources.map(Source::packed);
-        let [has_place, has_golden_place] = sources.map(Source::has_place);
-        self.source_calls = [target, golden];
-        self.source_place = if has_place { place } else { golden_place };
-        let other = (has_place && has_golden_place && place != golden_place).then_some(golden_place);
-        if other.is_some() || self.rare.is_some() {
-            self.rare.get_or_insert_default().golden_source_place = other;
-        }
-    }
-
     /// Whether it is a plain argument that is another on the other side.
     pub(super) fn is_other_argument(&self) -> bool {
         self.is_taken() && !self.is_tensor && matches!(self.state, Seeing::Differs | Seeing::Unlike)
-    }
-
-    /// Whether it is a tensor that a call takes, that has a different shape or different exact values on the other side, and
-    /// that comes from such a source on both.
-    pub(super) fn is_other_from(&self, is_source: impl Fn(&Source) -> bool) -> bool {
-        self.is_taken()
-            && self.is_tensor
-            && matches!(self.state, Seeing::Differs | Seeing::Unlike)
-            && self.sources().iter().all(is_source)
     }
 
     /// Whether it is an argument, plain or not, that only one side gives. That may be a default written out.
@@ -389,11 +419,6 @@ impl Seen {
         }
     }
 
-    /// Whether it is what lies in the `.grad` of a parameter.
-    pub(super) fn is_of_gradient(&self) -> bool {
-        self.sources().iter().any(|source| matches!(source, Source::Gradient(_)))
-    }
-
     /// Whether it requires a gradient on one side only.
     pub(super) fn is_cut_off(&self) -> bool {
         matches!(self.wants_gradient, [Some(one), Some(other)] if one != other)
@@ -402,6 +427,35 @@ impl Seen {
     /// Whether a call takes this, rather than gives it.
     pub(super) fn is_taken(&self) -> bool {
         is_taken(self.role)
+    }
+
+    /// Where it came from, on either side.
+    pub(super) fn sources(&self) -> [Source; 2] {
+        [0, 1].map(|side| Source::unpacked(self.source_calls[side], self.source_places[side]))
+    }
+
+    pub(super) fn set_source(&mut self, side: Side, source: Source, known: &Shared<EntryTraits>) {
+        let (call, place) = source.packed();
+        self.source_calls[side as usize] = call;
+        if self.source_places[side as usize] != place {
+            let mut traits = EntryTraits::clone(&self.traits);
+            traits.source_places[side as usize] = place;
+            self.traits = known.of(traits);
+        }
+    }
+
+    /// Whether it is a tensor that a call takes, that has a different shape or different exact values on the other side, and
+    /// that comes from such a source on both.
+    pub(super) fn is_other_from(&self, is_source: impl Fn(&Source) -> bool) -> bool {
+        self.is_taken()
+            && self.is_tensor
+            && matches!(self.state, Seeing::Differs | Seeing::Unlike)
+            && self.sources().iter().all(is_source)
+    }
+
+    /// Whether it is what lies in the `.grad` of a parameter.
+    pub(super) fn is_of_gradient(&self) -> bool {
+        self.sources().iter().any(|source| matches!(source, Source::Gradient(_)))
     }
 }
 
@@ -416,9 +470,10 @@ fn element(entry: &Entry) -> Option<u32> {
 }
 
 /// Numbers the tensors that a call takes, in order.
-pub(super) fn number_arguments(entries: &mut [Seen]) {
-    let taken = entries.iter_mut().filter(|entry| entry.is_taken() && entry.is_numbered);
-    taken.zip(0..).for_each(|(entry, number)| entry.ordinal = number);
+pub(super) fn number_arguments(entries: &mut [NewEntry]) {
+    let traits = entries.iter_mut().map(|entry| &mut entry.traits);
+    let taken = traits.filter(|traits| is_taken(traits.role) && traits.is_numbered);
+    taken.zip(0..).for_each(|(traits, number)| traits.ordinal = number);
 }
 
 fn is_taken(role: Role) -> bool {
@@ -446,8 +501,7 @@ pub(super) fn print_of_lone(entry: &Entry) -> u64 {
 
 /// A digest, or else all the statistics, stand for the value; a tensor of one or two elements is like too many others.
 pub(super) fn print_of(tensor: &TensorEntry, numbers: Option<&Numbers>) -> u64 {
-    const TELLING: u64 = 4;
-    let Some(count) = tensor.count().filter(|&count| count >= TELLING) else { return 0 };
+    let Some(count) = tensor.count().filter(|&count| count as f64 >= TELLING.get()) else { return 0 };
     let mut hasher = DefaultHasher::new();
     count.hash(&mut hasher);
     match (&tensor.digest, numbers) {
@@ -477,18 +531,24 @@ mod tests {
         ];
         let content = Content::None;
         let entry = Entry { name: String::new(), role: Role::Input, path: "0".to_owned(), content };
-        let mut seen = Seen::at(0, &entry, Seeing::Equal);
+        let known = Shared::default();
+        let new = || NewEntry::at(0, &entry, Seeing::Equal);
+        let mut changed = new().sharing(&known);
         for target in sources {
             for golden in sources {
+                let mut seen = new();
                 seen.set_source(Side::Target, target);
                 seen.set_source(Side::Golden, golden);
-                assert_eq!(seen.sources(), [target, golden]);
+                assert_eq!(seen.sharing(&known).sources(), [target, golden]);
+                changed.set_source(Side::Target, target, &known);
+                changed.set_source(Side::Golden, golden, &known);
+                assert_eq!(changed.sources(), [target, golden]);
             }
         }
     }
 
     #[test]
     fn an_entry_stays_small() {
-        assert!(size_of::<Seen>() <= 120, "{} bytes; a run has millions", size_of::<Seen>());
+        assert!(size_of::<Seen>() <= 72, "{} bytes; a run has millions", size_of::<Seen>());
     }
 }

@@ -4,10 +4,11 @@
 
 use std::collections::HashMap;
 
+use ulpscope_dump::operators::Family;
+
 use super::extent::Extent;
 use super::observed::{Observed, Seen};
 use super::operation::Operation;
-use super::sensitivity::Family;
 
 /// Arguments that are looked at for one result; of more, those with the largest errors, and at one place of lists the first.
 const MOST_ARGUMENTS: usize = 256;

@@ -1,69 +1,115 @@
 //! Two programs that compute the same by different calls, judged by what they compute.
 //!
-//! Calls without partner cannot be compared, and what follows from them cannot be explained call by call. So final results
+//! Unpaired calls cannot be compared, and what follows from them cannot be explained call by call. So final results
 //! decide whether two such programs agree, and [`Correspondence`] where they part.
 
 use ulpscope_dump::CallKind;
 
 use super::conclude::results;
 use super::conclusion::{Cause, Conclusion, found};
-use super::correspondence::{Agreed, Correspondence, Cut};
+use super::conclusion_list::ConclusionList;
+use super::correspondence::{Agreed, Correspondence, Cut, EndApart, Unrelated};
 use super::expect::Apart;
 use super::flow::Flow;
 use super::judgement::Runs;
 use super::kept::Kept;
 use super::observed::{Observed, Seeing, Seen};
+use super::thresholds::ports::{CALLS_PER_LONE, FEW_LONE};
+use super::updates::computed_from_gradients;
 use crate::verdict::Class;
-
-/// One in so many calls of the forward pass is made by one side only: a different program. With fewer, partners tell
-/// more.
-const PORT: usize = 20;
-
-/// A few such calls are a change of one program, whatever their share.
-const FEW: usize = 8;
 
 /// What was concluded of two programs.
 pub(super) struct Port {
-    pub(super) conclusions: Vec<Conclusion>,
+    pub(super) conclusions: ConclusionList,
     /// Where they part; nothing, where their final results agree.
     pub(super) cut: Option<Cut>,
     /// What agrees, where they do not part.
     pub(super) agreed: Option<Agreed>,
+    /// Whether what agrees speaks for calls that have no partner.
+    pub(super) is_vouched: bool,
+    /// That they have next to nothing in common, if so.
+    pub(super) unrelated: Option<Unrelated>,
 }
 
-/// Where two programs part, or that their final results agree; nothing, if too little was recorded to tell.
-pub(super) fn judge(runs: &Runs<'_>) -> Option<Port> {
-    let Runs { units, flow, kept, noise, calls, .. } = runs;
-    if flow.is_guessed != [false; 2] || kept.first_apart.is_some() {
+/// What values say of two programs.
+pub(super) enum Said {
+    /// Where they part, or that their final results agree.
+    Port(Box<Port>),
+    /// Too little to conclude from, and the first final result that differs all the same.
+    Open(Option<EndApart>),
+}
+
+/// Where two programs part, or that their final results agree.
+pub(super) fn judge(runs: &Runs<'_>) -> Said {
+    let mut apart = None;
+    let port = concluded(runs, &mut apart);
+    port.map_or(Said::Open(apart), |port| Said::Port(Box::new(port)))
+}
+
+fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
+    let Runs { units, flow, kept, calls, trained, .. } = runs;
+    let is_rewritten = kept.updates.is_rewritten;
+    if flow.is_guessed != [false; 2] || kept.first_apart.is_some() && !is_rewritten {
         return None;
     }
-    let heard =
-        units.iter().enumerate().flat_map(|(at, unit)| results(unit).map(move |(entry, _)| (at, entry)));
-    let heard = heard.map(|(at, entry)| noise.of(at, entry).allowed().whole).fold(0.0, f64::max);
-    let (cut, agreed) = match Correspondence::of(calls[0], calls[1], heard) {
-        // What an optimizer makes of gradients that agree is for partners to tell.
-        Correspondence::Agree(_) if has_lone_updates(units, flow) => return None,
+    let heard = noise_of(runs);
+    let trained = trained.map_or(0.0, |trained| trained.apart);
+    let (cut, agreed) = match Correspondence::of(calls[0], calls[1], heard, trained) {
+        // What an optimizer makes of gradients that agree is for partners to tell, or for what it leaves in parameters.
+        Correspondence::Agree(_) if has_lone_updates(units, flow) && !is_rewritten => return None,
         Correspondence::Agree(agreed) => (None, Some(agreed)),
         Correspondence::Differ(cut) => (Some(*cut), None),
-        Correspondence::Open => return None,
+        // Where calls have partners, these tell more.
+        Correspondence::Unrelated(unrelated) if is_port(units, flow, kept) => {
+            let conclusions = without_blame(units);
+            let unrelated = Some(unrelated);
+            return Some(Port { conclusions, cut: None, agreed: None, is_vouched: false, unrelated });
+        }
+        Correspondence::Unrelated(_) => return None,
+        Correspondence::Open(found) => {
+            *apart = found;
+            return None;
+        }
     };
     let first = match &cut {
         Some(cut) => Some(flow.unit_of[0].of(*cut.target.first()?)?),
         None => None,
     };
-    let mut conclusions: Vec<Conclusion> =
+    let mut conclusions: ConclusionList =
         units.iter().enumerate().map(|(at, unit)| of_unit(at, unit, first)).collect();
     if let (Some(first), Some(cut)) = (first, &cut) {
-        conclusions[first] = blamed(&units[first], cut);
+        conclusions.set(first, blamed(&units[first], cut));
     }
-    Some(Port { conclusions, cut, agreed })
+    let mut is_vouched = agreed.is_some();
+    if is_rewritten && cut.is_none() {
+        is_vouched = kept.all_agree();
+        if let Some((by, left)) = kept.blamed() {
+            conclusions.set(by, left);
+        }
+    }
+    Some(Port { conclusions, cut, agreed, is_vouched, unrelated: None })
+}
+
+/// The largest noise of any result.
+pub(super) fn noise_of(runs: &Runs<'_>) -> f64 {
+    let units = runs.units.iter().enumerate();
+    let results = units.flat_map(|(at, unit)| results(unit).map(move |(entry, _)| (at, entry)));
+    results.map(|(at, entry)| runs.noise.of(at, entry).allowed().whole).fold(0.0, f64::max)
+}
+
+/// What is concluded of units where none is to blame.
+pub(super) fn without_blame(units: &[Observed]) -> ConclusionList {
+    units.iter().enumerate().map(|(at, unit)| of_unit(at, unit, None)).collect()
 }
 
 /// Whether the forward passes consist of different calls.
 pub(super) fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
-    let updates = updates(units, flow);
+    let updates = computed_from_gradients(units, flow);
     let is_call = |at: &usize| {
-        let is_update = updates[*at] || kept.is_towards(*at) || flow.operations[*at].is_in_place;
+        let is_update = updates[*at]
+            || kept.is_towards(*at)
+            || kept.updates.contains(*at)
+            || flow.operations[*at].is_in_place;
         units[*at].kind == CallKind::Forward && !flow.is_composite(*at) && !is_update
     };
     let (mut lone, mut all) = (0, 0);
@@ -71,22 +117,15 @@ pub(super) fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
         all += 1;
         lone += usize::from(units[at].is_lone() && !units[at].adds_nothing);
     }
-    lone > FEW && lone * PORT > all
+    let (lone, all) = (lone as f64, all as f64);
+    lone > FEW_LONE.get() && lone * CALLS_PER_LONE.get() > all
 }
 
 fn has_lone_updates(units: &[Observed], flow: &Flow) -> bool {
-    updates(units, flow).into_iter().zip(units).any(|(is_update, unit)| is_update && unit.is_lone())
-}
-
-/// The calls that compute from gradients, as an optimizer does.
-fn updates(units: &[Observed], flow: &Flow) -> Vec<bool> {
-    let mut updates = vec![false; units.len()];
-    for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Forward) {
-        let taken = unit.entries.iter().filter(|entry| entry.is_taken());
-        updates[at] = taken.clone().any(Seen::is_of_gradient)
-            || taken.flat_map(|entry| flow.makers(entry)).flatten().any(|maker| updates[maker]);
-    }
-    updates
+    computed_from_gradients(units, flow)
+        .into_iter()
+        .zip(units)
+        .any(|(is_update, unit)| is_update && unit.is_lone())
 }
 
 /// The class of a unit: of what differs behind the first call of the cut, it is the cause.

@@ -17,8 +17,10 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use ulpscope_dump::CallKind;
 
 use super::conclusion::{Cause, Conclusion};
+use super::conclusion_list::ConclusionList;
 use super::flow::Flow;
 use super::observed::{Observed, Seeing};
+use super::thresholds::proofs::LEAST_DOUBT;
 use crate::proof::{OwnErrors, Proof, ProofVerdict, Proving, not_computed, only_wrong_side};
 
 /// Calls of a pair of ranks that are replayed. The first of many findings tell most, and others are mostly alike.
@@ -27,8 +29,6 @@ const MOST_REPLAYED: usize = 64;
 /// Calls that are replayed though nobody blames them, and how near to being blamed they came. Each costs about as much
 /// as a blamed one.
 const MOST_BESIDE: usize = 4;
-const LEAST_DOUBT: f64 = 0.5;
-
 /// Calls that are replayed on the way back from a refuted one.
 const MOST_BEFORE: usize = 8;
 
@@ -83,13 +83,13 @@ impl<'a> Proofs<'a> {
         &mut self,
         units: &[Observed],
         flow: &Flow,
-        conclusions: &[Conclusion],
+        conclusions: &ConclusionList,
         step: Option<usize>,
     ) -> bool {
         if self.proving.is_none() {
             return false;
         }
-        for (at, conclusion) in conclusions.iter().enumerate() {
+        for (at, conclusion) in conclusions.blamed() {
             let Some(cause) = conclusion.cause else { continue };
             if is_computed(cause, &units[at]).is_ok() {
                 self.measure(at, &units[at]);
@@ -108,13 +108,13 @@ impl<'a> Proofs<'a> {
 
     /// Replays calls that nobody blames, but that may have done it: those that made differing inputs of blamed ones, and
     /// those that were cleared narrowly. Returns whether one is wrong.
-    fn look_beside(&mut self, units: &[Observed], flow: &Flow, conclusions: &[Conclusion]) -> bool {
-        let is_free = |&at: &usize| conclusions[at].cause.is_none() && !flow.is_composite(at);
-        let blamed = (0..units.len()).filter(|&at| conclusions[at].cause.is_some());
-        let before = blamed.flat_map(|at| producers(at, units, flow)).filter(is_free);
+    fn look_beside(&mut self, units: &[Observed], flow: &Flow, conclusions: &ConclusionList) -> bool {
+        let is_free = |&at: &usize| conclusions.cause(at).is_none() && !flow.is_composite(at);
+        let blamed = conclusions.blamed().into_iter();
+        let before = blamed.flat_map(|(at, _)| producers(at, units, flow)).filter(is_free);
         let mut doubtful: Vec<usize> = (0..units.len()).filter(is_free).collect();
-        doubtful.retain(|&at| conclusions[at].doubt >= LEAST_DOUBT);
-        doubtful.sort_by(|&one, &other| conclusions[other].doubt.total_cmp(&conclusions[one].doubt));
+        doubtful.retain(|&at| conclusions.doubt(at) >= LEAST_DOUBT.get());
+        doubtful.sort_by(|&one, &other| conclusions.doubt(other).total_cmp(&conclusions.doubt(one)));
         for at in before.chain(doubtful) {
             let is_known = self.measured.contains_key(&at);
             if !is_known && (self.beside.len() >= MOST_BESIDE || !self.beside.insert(at)) {
@@ -160,7 +160,7 @@ impl<'a> Proofs<'a> {
             if self.measured.len() >= MOST_REPLAYED {
                 return None;
             }
-            let calls = [(ranks[0], unit.target), (ranks[1], unit.golden)];
+            let calls = [(ranks[0], unit.target()), (ranks[1], unit.golden())];
             let own = calls.map(|(rank, call)| call.map(|call| prover.replay(rank, call)));
             self.measured.insert(at, own);
         }

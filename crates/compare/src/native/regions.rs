@@ -4,6 +4,7 @@ use super::conclude::argument_differs;
 use super::expect::{Apart, Expectations};
 use super::flow::Flow;
 use super::observed::{Observed, Seeing, Seen, Source};
+use super::unit_links::UnitLinks;
 
 /// Calls that follow one another and cannot be held against a partner, as they have none or one that works on other shapes:
 /// what goes into them, and where they begin.
@@ -11,11 +12,11 @@ pub(super) struct Regions {
     /// The largest relative errors that come out of a unit; of one of these, that go into its region.
     brought: Vec<Apart>,
     /// The first call of the region, in the target if it has any there.
-    first: Vec<usize>,
+    first: Vec<u32>,
     is_part: Vec<bool>,
     /// The last unit on the way to each at which the programs may part: one of these, one with another plain argument, or one
     /// that takes an argument from elsewhere.
-    last_parting: Vec<Option<usize>>,
+    last_parting: UnitLinks,
     /// Whether a region has other shapes for having been given them, or by decisions that fell otherwise.
     is_excused: Vec<bool>,
 }
@@ -28,7 +29,7 @@ impl Regions {
 
     /// The first call of the region that a unit belongs to.
     pub(super) fn first(&self, at: usize) -> usize {
-        self.first[at]
+        self.first[at] as usize
     }
 
     /// Whether a unit cannot be held against a partner.
@@ -43,7 +44,7 @@ impl Regions {
 
     /// Whether the programs may part on the way to a unit, at another unit or a later one.
     pub(super) fn may_part_from(&self, at: usize, from: usize) -> bool {
-        self.last_parting[at].is_some_and(|parting| parting >= from)
+        self.last_parting.of(at).is_some_and(|parting| parting >= from)
     }
 
     pub(super) fn of(units: &[Observed], flow: &Flow, expectations: &Expectations<'_>) -> Regions {
@@ -53,9 +54,9 @@ impl Regions {
         let is_part = |at: usize| units[at].is_lone() || is_unlike(&units[at]) && !flow.is_composite(at);
         let mut regions = Regions {
             brought: Vec::with_capacity(units.len()),
-            first: (0..units.len()).collect(),
+            first: (0..units.len() as u32).collect(),
             is_part: (0..units.len()).map(is_part).collect(),
-            last_parting: Vec::with_capacity(units.len()),
+            last_parting: UnitLinks::none(units.len()),
             is_excused: units.iter().map(is_given_other).collect(),
         };
         for (at, unit) in units.iter().enumerate() {
@@ -64,8 +65,8 @@ impl Regions {
                 || argument_differs(unit)
                 || unit.entries.iter().any(is_wired_otherwise) && !flow.is_composite(at);
             let before = flow.upstream(at, unit).into_iter().filter(|&before| before < at);
-            let before = before.filter_map(|before| regions.last_parting[before]).max();
-            regions.last_parting.push(if parts { Some(at) } else { before });
+            let before = before.filter_map(|before| regions.last_parting.of(before)).max();
+            regions.last_parting.set(at, if parts { Some(at) } else { before });
             if !regions.is_part[at] {
                 let results = expectations.results(at).map(|(_, extent)| Apart::relative(extent));
                 regions.brought.push(results.fold(expectations.inside(at), Apart::max));
@@ -80,7 +81,7 @@ impl Regions {
                 if regions.is_part[maker] {
                     regions.is_excused[at] |= regions.is_excused[maker];
                     let first = [regions.first[at], regions.first[maker]];
-                    regions.first[at] = match first.map(|first| units[first].target.is_none()) {
+                    regions.first[at] = match first.map(|first| units[first as usize].target().is_none()) {
                         [false, true] => first[0],
                         [true, false] => first[1],
                         _ => first[0].min(first[1]),

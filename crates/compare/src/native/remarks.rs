@@ -4,8 +4,10 @@
 use ulpscope_dump::{CallKind, Content, Rank};
 
 use super::conclude::argument_differs;
+use super::correspondence::Pieces;
 use super::cut_inputs::cut_inputs;
-use super::observed::{Observed, place};
+use super::observed::{Observed, Seeing, Seen, place};
+use super::thresholds::ports::FEW_LONE;
 use super::{Hindsight, NativePlan};
 use crate::note::Note;
 use crate::style::Side;
@@ -14,12 +16,14 @@ use crate::verdict::Class;
 /// Routes that are named; the others are counted.
 const SHOWN: usize = 3;
 
-/// So many calls of one side or less are a change of one program, and not another program: as in `ports.rs`.
-const MANY: u64 = 8;
-
 /// One note for each thing.
 pub(super) fn remarks(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
-    let mut notes = cut_inputs(plan, &known.observed);
+    let mut notes = match &known.pieces {
+        Some(pieces) => of_pieces(plan, pieces),
+        None => cut_inputs(plan, &known.observed),
+    };
+    notes.extend(unrelated(known));
+    notes.extend(non_finite(plan, known));
     notes.extend(programs(plan, known));
     notes.extend(routes(plan, known));
     notes.extend(side_branches(plan, known));
@@ -29,27 +33,76 @@ pub(super) fn remarks(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
     notes
 }
 
+/// Inputs that are cut differently, and up to where what follows from them agrees.
+fn of_pieces(plan: &NativePlan<'_>, pieces: &Pieces) -> Vec<Note> {
+    let mut notes = vec![pieces.note.clone()];
+    if !pieces.agreeing.is_empty() || !pieces.differing.is_empty() {
+        let first = pieces.differing.first().map(|part| part.call);
+        let before = |call: &&usize| first.is_none_or(|first| **call < first);
+        let last = pieces.agreeing.iter().filter(before).max();
+        notes.push(Note::PartsCompared {
+            agree: pieces.agreeing.len() as u64,
+            differ: pieces.differing.len() as u64,
+            last_agreeing: last.map(|&call| plan.target.rank.name(call)),
+            first_differing: first.map(|call| plan.target.rank.name(call)),
+        });
+    }
+    notes
+}
+
+fn unrelated(known: &Hindsight) -> Option<Note> {
+    let found = known.unrelated.as_ref()?;
+    Some(Note::NothingInCommon { parameters: found.parameters, same: found.same })
+}
+
+/// The first result that is NaN on one side only, or NaN or infinite where two programs part.
+fn non_finite(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
+    let is_one_sided = |entry: &Seen| {
+        // Infinities may be meant, as in masks.
+        let side = match entry.numbers.as_ref().map(|numbers| [0, 1].map(|side| numbers.has_nan(side))) {
+            Some([true, false]) => Side::Target,
+            Some([false, true]) => Side::Golden,
+            _ => return None,
+        };
+        (!entry.is_taken() && entry.state != Seeing::Blank).then_some(side)
+    };
+    let mut results =
+        known.observed.iter().flat_map(|unit| unit.entries.iter().map(move |entry| (unit, entry)));
+    let found = results.find_map(|(unit, entry)| Some((is_one_sided(entry)?, plan.entry_name(unit, entry))));
+    let at_cut = || {
+        let (side, [target, golden]) = known.non_finite?;
+        let name = match side {
+            Side::Target => plan.target.rank.name(target),
+            Side::Golden => plan.golden.rank.name(golden),
+        };
+        Some((side, name))
+    };
+    let (side, first) = found.or_else(at_cut)?;
+    Some(Note::NonFiniteOnOneSide { side, first })
+}
+
 /// Two programs that agree in what they compute, and not in how.
 fn programs(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
-    let Some(agreed) = &known.agreed else { return Vec::new() };
+    let is_blamed = known.conclusions.is_any_blamed();
+    let Some(agreed) = known.agreed.as_ref().filter(|_| !is_blamed) else { return Vec::new() };
     let is_lone = |unit: &&Observed| unit.is_lone() && !unit.adds_nothing && unit.kind == CallKind::Forward;
     let lone = || known.observed.iter().filter(is_lone);
     let unpaired = [
-        lone().filter(|unit| unit.target.is_some()).count() as u64,
-        lone().filter(|unit| unit.golden.is_some()).count() as u64,
+        lone().filter(|unit| unit.target().is_some()).count() as u64,
+        lone().filter(|unit| unit.golden().is_some()).count() as u64,
     ];
-    // A few calls of one side are a change of one program.
-    if unpaired[0] + unpaired[1] <= MANY {
-        return Vec::new();
-    }
     let forward =
         |rank: &Rank| rank.calls().iter().filter(|call| call.kind == CallKind::Forward).count() as u64;
-    let mut notes = vec![Note::DifferentPrograms {
-        unpaired,
-        calls: [forward(plan.target.rank), forward(plan.golden.rank)],
-        results: agreed.ends.iter().take(SHOWN).map(|&call| plan.target.rank.name(call)).collect(),
-        more: agreed.ends.len().saturating_sub(SHOWN) as u64,
-    }];
+    let mut notes = Vec::new();
+    // A few calls of one side are a change of one program.
+    if (unpaired[0] + unpaired[1]) as f64 > FEW_LONE.get() {
+        notes.push(Note::DifferentPrograms {
+            unpaired,
+            calls: [forward(plan.target.rank), forward(plan.golden.rank)],
+            results: agreed.ends.iter().take(SHOWN).map(|&call| plan.target.rank.name(call)).collect(),
+            more: agreed.ends.len().saturating_sub(SHOWN) as u64,
+        });
+    }
     let [target, golden] = &agreed.other_weights;
     if let Some(first) = target.first().or(golden.first()) {
         notes.push(Note::OtherWeights {
@@ -80,17 +133,17 @@ fn routes(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
 
 fn side_branches(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
     let first = &known.observed[*known.side_branches.first()?];
-    let side = if first.golden.is_none() { Side::Target } else { Side::Golden };
+    let side = if first.golden().is_none() { Side::Target } else { Side::Golden };
     Some(Note::SideBranches { side, calls: known.side_branches.len() as u64, first: plan.name(first) })
 }
 
 /// Plain arguments that change no result, as far as was seen: a buffer that a call writes into is none.
 fn arguments(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
-    let calls = known.observed.iter().zip(&known.conclusions);
-    let without_effect = calls.filter(|(unit, conclusion)| {
-        matches!(conclusion.class, Class::Equal | Class::Noise) && argument_differs(unit)
+    let calls = known.observed.iter().enumerate();
+    let without_effect = calls.filter(|(at, unit)| {
+        matches!(known.conclusions.class(*at), Some(Class::Equal | Class::Noise)) && argument_differs(unit)
     });
-    let units: Vec<&Observed> = without_effect.map(|(unit, _)| unit).collect();
+    let units: Vec<&Observed> = without_effect.map(|(_, unit)| unit).collect();
     let first = plan.name(units.first()?);
     Some(Note::ArgumentsWithoutEffect { calls: units.len() as u64, first })
 }
@@ -100,7 +153,7 @@ fn amplified(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
     let notes = known.amplified.iter().take(SHOWN).map(|found| {
         let unit = &known.observed[found.unit];
         let seen = &unit.entries[found.entry];
-        let entries = unit.target.and_then(|call| plan.target.rank.entries(call).ok()).unwrap_or_default();
+        let entries = unit.target().and_then(|call| plan.target.rank.entries(call).ok()).unwrap_or_default();
         let source = entries.into_iter().find(|entry| place(entry.role, &entry.path) == seen.place());
         let source = source.and_then(|entry| match entry.content {
             Content::Tensor(tensor) => tensor.source,
@@ -138,7 +191,7 @@ fn dtypes(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
     Some(Note::DtypesDiffer {
         calls: units.len() as u64,
         example: plan.name(first),
-        target: dtype(plan.target.rank, first.target, recast.place()),
-        golden: dtype(plan.golden.rank, first.golden, recast.golden_place()),
+        target: dtype(plan.target.rank, first.target(), recast.place()),
+        golden: dtype(plan.golden.rank, first.golden(), recast.golden_place()),
     })
 }

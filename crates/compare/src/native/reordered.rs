@@ -9,6 +9,7 @@ use super::conclude::{Walk, argument_differs};
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::Apart;
 use super::observed::Seen;
+use super::thresholds::confidence;
 use crate::verdict::Class;
 
 /// Calls that are looked at on the way back: more do not lie between two calls that mix, and a damaged dump has no end.
@@ -52,10 +53,10 @@ impl Walk<'_> {
         if self.regions.is_part(by) {
             return self.blame_region(by, number, error, expected);
         }
-        if self.done[by].as_ref().is_none_or(|known| known.cause.is_none()) {
+        if self.done.cause(by).is_none() {
             let entry = self.units[by].entries.iter().position(Seen::is_other_argument);
-            let blamed = found(Class::DifferentProgram, Cause::Argument, 0, 0.8);
-            self.done[by] = Some(Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
+            let blamed = found(Class::DifferentProgram, Cause::Argument, 0, confidence::STRUCTURE);
+            self.done.set(by, Conclusion { entry, error, expected, is_of_taker: true, ..blamed });
         }
         Conclusion { from: Some(by), entry: Some(number), ..Conclusion::of(Class::Inherited) }
     }

@@ -7,6 +7,7 @@
 
 use ulpscope_tensor::DType;
 
+use super::thresholds::rounding::{LIKE_PRECISION, ROUNDINGS};
 use crate::finding::Precision;
 
 /// The roundoff of float32, in which kernels sum up.
@@ -19,8 +20,7 @@ pub(crate) fn unit_roundoff(dtype: DType) -> f64 {
 
 /// The relative error of a result of `unit`, summed up from `terms`.
 pub(crate) fn own_error(unit: f64, terms: f64) -> f64 {
-    // Both sides are rounded, and a kernel may round some intermediate results too: four roundings.
-    4.0 * unit + ACCUMULATOR.min(unit) * terms.max(1.0).sqrt()
+    ROUNDINGS.get() * unit + ACCUMULATOR.min(unit) * terms.max(1.0).sqrt()
 }
 
 /// The precision that an error of this relative size, spread over all elements, looks like.
@@ -29,10 +29,10 @@ pub(crate) fn own_error(unit: f64, terms: f64) -> f64 {
 /// `0.735 · 2^-(p+1) / √3` in the root of the mean square; a product of two such factors, rounded itself, by up to `√3` of it.
 pub(super) fn looks_like(relative: f64) -> Option<Precision> {
     let precisions = [(1.0 / 2048.0, Precision::Ten), (1.0 / 256.0, Precision::Seven)];
-    let root = 3f64.sqrt();
+    let (root, margin) = (3f64.sqrt(), LIKE_PRECISION.get());
     let is_like = |unit: f64| {
         let rounded = 0.735 * unit / root;
-        (rounded / 1.25..=rounded * root * 1.25).contains(&relative)
+        (rounded / margin..=rounded * root * margin).contains(&relative)
     };
     precisions.into_iter().find(|(unit, _)| is_like(*unit)).map(|(_, precision)| precision)
 }

@@ -21,10 +21,7 @@ use super::conclusion::Cause;
 use super::expect::Apart;
 use super::extent::{Extent, ratio};
 use super::observed::{Observed, Seeing, Seen, Source};
-
-/// An error that is less than this share of what its arguments explain was undone. Those of healthy calls scatter about what
-/// is expected by a factor of 2 (siblings); this is four such factors below.
-const UNDONE: f64 = 1.0 / 16.0;
+use super::thresholds::routes::UNDONE;
 
 /// Routes that were found so far, by unit.
 #[derive(Debug, Default)]
@@ -166,8 +163,8 @@ impl Route<'_, '_> {
             if self.unlike.contains(&maker) {
                 self.unlike.insert(at);
             }
-            let is_clean = match &walk.done[maker] {
-                Some(known) => known.cause.is_none() && known.from.is_none(),
+            let is_clean = match walk.done.class(maker) {
+                Some(_) => walk.done.cause(maker).is_none() && walk.done.from(maker).is_none(),
                 None => !walk.regions.may_part_from(maker, walk.at),
             };
             if let Some(&known) = self.levels.get(&maker) {
@@ -270,7 +267,7 @@ impl Route<'_, '_> {
         let excesses = self.walk.expectations.excesses(at);
         let is_undone = move |number: usize| {
             let excess = excesses.iter().find(|excess| excess.entry == number);
-            is_mismatched || excess.is_none_or(|excess| excess.times.whole < UNDONE)
+            is_mismatched || excess.is_none_or(|excess| excess.times.whole < UNDONE.get())
         };
         let results = unit.entries.iter().enumerate().filter(|(_, entry)| is_result(entry));
         results
@@ -327,8 +324,8 @@ impl Route<'_, '_> {
                 let comes_from = |source: Source, call: Option<usize>, place: u64| {
                     matches!(source, Source::Call(maker, made_at) if Some(maker) == call && made_at == place)
                 };
-                comes_from(sources[0], unit.target, result.place())
-                    || comes_from(sources[1], unit.golden, result.golden_place())
+                comes_from(sources[0], unit.target(), result.place())
+                    || comes_from(sources[1], unit.golden(), result.golden_place())
             }),
         }
         };

@@ -3,9 +3,10 @@
 use super::conclusion::{Cause, Conclusion, found};
 use super::expect::Apart;
 use super::extent::Extent;
-use super::limit::ELEMENT_FACTOR;
 use super::noise::Heard;
 use super::observed::{Observed, Seeing};
+use super::thresholds::confidence;
+use super::thresholds::expect::ELEMENT_SPREAD;
 use crate::verdict::Class;
 
 /// Concludes a unit of saved entries; `noise` tells what was heard of each.
@@ -17,7 +18,7 @@ pub(super) fn of_saved(unit: &Observed, noise: impl Fn(usize) -> Heard) -> Concl
         let limit = |extent: &Extent| extent.limit().max(allowed.whole);
         let far = match (&entry.state, &entry.numbers) {
             (Seeing::Apart, Some(extent)) => {
-                let element = ELEMENT_FACTOR * extent.limit() * extent.rms().max(extent.largest);
+                let element = ELEMENT_SPREAD.get() * extent.limit() * extent.rms().max(extent.largest);
                 let element = element.max(allowed.peak * extent.rms());
                 extent.mismatched > 0 || extent.error > limit(extent) * extent.norm || extent.peak > element
             }
@@ -26,7 +27,7 @@ pub(super) fn of_saved(unit: &Observed, noise: impl Fn(usize) -> Heard) -> Concl
             _ => false,
         };
         if far {
-            let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, 0.95);
+            let mut conclusion = found(Class::OriginDiffers, Cause::Origin, number, confidence::SHOWN);
             conclusion.error = entry.numbers.as_ref().map_or(conclusion.error, Apart::relative);
             conclusion.expected.whole = entry.numbers.as_ref().map_or(0.0, limit);
             return conclusion;

@@ -17,185 +17,44 @@
 //! logarithm                |Δy| ≈ |Δx| / |x|
 //! powers                   |Δy| / |y| ≈ p |Δx| / |x|
 //! variance, deviation      |Δy| ≈ 2 σ |Δx|, |Δx|             however large the mean is
+//! layer, batch, group norm |Δy| ≈ |y| |Δx| / σ               the input counts without its mean; its rounding does not
+//! rms norm                 |Δy| / |y| ≈ |Δx| / |x|
 //! ```
 //! Gradients are handed back in the same way; they use the arguments of the forward call as far as the family says.
 
-use super::extent::{Extent, ratio};
+use ulpscope_dump::operators::Family;
 
-/// Operations that hand errors on in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
-    /// Copies, views and sums: their gradients do not depend on their arguments.
-    Sum,
-    /// Functions by element whose slope is nowhere much above 1.
-    Mild,
-    /// Products by element.
-    Product,
-    /// Products of matrices, and convolutions.
-    Contraction,
-    /// Sine and cosine.
-    Periodic,
-    /// Exponentials.
-    Exponential,
-    /// Softmax.
-    Softmax,
-    /// Logarithms of a softmax or of a sum of exponentials, and losses made of them.
-    LogSoftmax,
-    /// Gradients of the scores in these.
-    ScoreGradient,
-    /// Logarithms.
-    Logarithm,
-    /// Powers.
-    Power,
-    /// Variances.
-    Variance,
-    /// Standard deviations.
-    Deviation,
-    /// Anything else.
-    Other,
+use super::extent::{Extent, ratio};
+use super::thresholds::expect::{POWER, SLOPE};
+
+/// How a family hands errors on.
+pub(super) trait Sensitivity {
+    /// Whether it rounds at the size of its arguments, which may be far larger than the result.
+    fn rounds_at_arguments(self) -> bool;
+
+    /// Whether a relative error may grow by orders of magnitude: its result is bounded, or grows with the argument itself.
+    fn amplifies(self) -> bool;
+
+    /// By how much an absolute error of `from` may show in `to`, beyond what their sizes tell; `partner` is the other
+    /// factor of a product.
+    fn slope(self, from: &Extent, to: &Extent, partner: Option<&Extent>) -> f64;
+
+    /// Likewise from an argument of the forward call to a gradient.
+    fn slope_in_backward(self, from: &Extent, to: &Extent) -> f64;
+
+    /// By how much the largest error of an element may grow.
+    fn peak_slope(self, to: &Extent, slope: f64) -> f64;
 }
 
-/// The largest power in models is a cube, in approximations of GELU.
-const POWER: f64 = 3.0;
-
-/// The steepest of the mild functions is GELU, with a slope of 1.13.
-const SLOPE: f64 = 1.13;
-
-const SUMS: [&str; 54] = [
-    "add",
-    "iadd",
-    "radd",
-    "sub",
-    "isub",
-    "rsub",
-    "subtract",
-    "neg",
-    "cat",
-    "concat",
-    "stack",
-    "hstack",
-    "vstack",
-    "view",
-    "reshape",
-    "transpose",
-    "permute",
-    "flatten",
-    "unflatten",
-    "squeeze",
-    "unsqueeze",
-    "contiguous",
-    "clone",
-    "detach",
-    "chunk",
-    "split",
-    "unbind",
-    "getitem",
-    "setitem",
-    "narrow",
-    "select",
-    "index_select",
-    "gather",
-    "expand",
-    "expand_as",
-    "repeat",
-    "repeat_interleave",
-    "roll",
-    "flip",
-    "pad",
-    "copy",
-    "to",
-    "float",
-    "double",
-    "half",
-    "bfloat16",
-    "type",
-    "t",
-    "T",
-    "embedding",
-    "sum",
-    "mean",
-    "movedim",
-    "index_add",
-];
-const MILD: [&str; 12] = [
-    "abs",
-    "relu",
-    "leaky_relu",
-    "gelu",
-    "silu",
-    "tanh",
-    "sigmoid",
-    "clamp",
-    "masked_fill",
-    "where",
-    "dropout",
-    "hardtanh",
-];
-const PRODUCTS: [&str; 4] = ["mul", "imul", "rmul", "multiply"];
-const CONTRACTIONS: [&str; 19] = [
-    "linear",
-    "matmul",
-    "imatmul",
-    "rmatmul",
-    "mm",
-    "bmm",
-    "addmm",
-    "addbmm",
-    "baddbmm",
-    "einsum",
-    "bilinear",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "inner",
-    "outer",
-];
-
-impl Family {
-    /// The family of a call, by its base: `Functional.linear`, `Tensor.__add__`, `Tensor.mul_`.
-    pub(super) fn of(base: &str, is_backward: bool) -> Family {
-        let name = base.rsplit('.').next().unwrap_or(base).trim_matches('_').trim_start_matches("foreach_");
-        if SUMS.contains(&name) {
-            Family::Sum
-        } else if MILD.contains(&name) || is_backward && name == "softmax" {
-            // The gradient of a softmax is a difference of gradients, each times a probability.
-            Family::Mild
-        } else if PRODUCTS.contains(&name) {
-            Family::Product
-        } else if CONTRACTIONS.contains(&name) {
-            Family::Contraction
-        } else {
-            Family::of_function(name, is_backward)
-        }
-    }
-
-    /// Functions whose condition is known. Gradients of most are products of what arrives and what the forward call took or
-    /// gave, which is what relative sizes say.
-    fn of_function(name: &str, is_backward: bool) -> Family {
-        match name {
-            "log_softmax" | "logsumexp" | "cross_entropy" if is_backward => Family::ScoreGradient,
-            "sin" | "cos" => Family::Periodic,
-            _ if is_backward => Family::Other,
-            "log_softmax" | "logsumexp" | "cross_entropy" => Family::LogSoftmax,
-            "softmax" => Family::Softmax,
-            "exp" | "expm1" | "exp2" => Family::Exponential,
-            "log" | "log2" | "log10" => Family::Logarithm,
-            "pow" | "ipow" | "square" | "float_power" => Family::Power,
-            "var" => Family::Variance,
-            "std" => Family::Deviation,
-            _ => Family::Other,
-        }
-    }
-
-    /// Whether it rounds at the size of its arguments, which may be far larger than the result.
-    pub(super) fn rounds_at_arguments(self) -> bool {
+impl Sensitivity for Family {
+    fn rounds_at_arguments(self) -> bool {
         match self {
-            Family::Sum | Family::Mild | Family::Product | Family::Contraction | Family::ScoreGradient => {
-                true
-            }
+            Family::Sum
+            | Family::Mild
+            | Family::Product
+            | Family::Contraction
+            | Family::ScoreGradient
+            | Family::Norm => true,
             Family::Periodic
             | Family::Exponential
             | Family::Softmax
@@ -204,17 +63,16 @@ impl Family {
             | Family::Power
             | Family::Variance
             | Family::Deviation
+            | Family::Rescaling
             | Family::Other => false,
         }
     }
 
-    /// Whether a relative error may grow by orders of magnitude: its result is bounded, or grows with the argument itself.
-    pub(super) fn amplifies(self) -> bool {
+    fn amplifies(self) -> bool {
         matches!(self, Family::Periodic | Family::Exponential)
     }
 
-    /// Likewise from an argument of the forward call to a gradient.
-    pub(super) fn slope_in_backward(self, from: &Extent, to: &Extent) -> f64 {
+    fn slope_in_backward(self, from: &Extent, to: &Extent) -> f64 {
         match self {
             // Probabilities less one, whose relative error is the absolute one of the scores.
             Family::ScoreGradient => ratio(2.0 * from.peak * to.norm, from.error),
@@ -222,8 +80,7 @@ impl Family {
         }
     }
 
-    /// By how much the largest error of an element may grow.
-    pub(super) fn peak_slope(self, to: &Extent, slope: f64) -> f64 {
+    fn peak_slope(self, to: &Extent, slope: f64) -> f64 {
         match self {
             Family::Exponential => to.largest,
             Family::Softmax => 2.0 * to.largest,
@@ -232,9 +89,7 @@ impl Family {
         }
     }
 
-    /// By how much an absolute error of `from` may show in `to`, beyond what their sizes tell; `partner` is the other
-    /// factor of a product.
-    pub(super) fn slope(self, from: &Extent, to: &Extent, partner: Option<&Extent>) -> f64 {
+    fn slope(self, from: &Extent, to: &Extent, partner: Option<&Extent>) -> f64 {
         let mut repeated = (to.count / from.count.max(1.0)).max(1.0).sqrt();
         // Statistics show of an error what all elements share, and that does not average out in a sum.
         if !from.by_elements {
@@ -244,20 +99,24 @@ impl Family {
         let each = (to.count / from.count.max(1.0)).sqrt();
         match (self, partner) {
             (Family::Sum, _) | (Family::Contraction, None) => repeated,
-            (Family::Mild, _) => SLOPE * repeated,
+            (Family::Mild, _) => SLOPE.get() * repeated,
             (Family::Product, Some(partner)) => partner.largest * repeated,
             (Family::Contraction, Some(partner)) => partner.norm / terms(from, partner, to).sqrt(),
             (Family::Periodic, _) => repeated,
             (Family::Exponential, _) => to.largest.min(ratio(from.peak * to.norm, from.error)),
             // A difference of gradients, where as many arrive.
-            (Family::ScoreGradient, _) if from.count == to.count => SLOPE,
+            (Family::ScoreGradient, _) if from.count == to.count => SLOPE.get(),
             (Family::Softmax, _) => ratio(2.0 * from.peak * to.norm, from.error).min(0.5),
             (Family::LogSoftmax, _) => 2.0 * each,
             (Family::Logarithm, _) => ratio(1.0, from.rms()),
-            (Family::Power, _) => POWER * ratio(to.norm, from.norm),
+            (Family::Power, _) => POWER.get() * ratio(to.norm, from.norm),
             (Family::Variance, _) => 2.0 * to.rms().sqrt() * each,
             (Family::Deviation, _) => each,
-            (Family::Product, None) | (Family::ScoreGradient | Family::Other, _) => 0.0,
+            // Of weight, bias and running statistics, relative sizes tell.
+            (Family::Norm, _) if from.count == to.count => ratio(to.rms(), from.spread()),
+            // Rescaling keeps relative sizes.
+            (Family::Product, None) => 0.0,
+            (Family::ScoreGradient | Family::Norm | Family::Rescaling | Family::Other, _) => 0.0,
         }
     }
 }
@@ -269,6 +128,7 @@ pub(super) fn terms(one: &Extent, other: &Extent, product: &Extent) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::extent::{NonFinite, Roundoff, SpreadShare};
     use super::super::limit::LimitNumber;
     use super::*;
 
@@ -303,13 +163,16 @@ mod tests {
             error: norm(differences()),
             peak: differences().fold(0.0, |most, error| error.abs().max(most)),
             drift: 0.0,
-            unit: 0.0,
+            unit: Roundoff::of(0.0),
             limit: LimitNumber::of(0.0),
-            broken: [false; 2],
-            nan: [false; 2],
+            non_finite: [NonFinite::No; 2],
             mismatched: 0,
             by_elements: true,
             is_gone: false,
+            spread: SpreadShare::of(
+                golden.iter().sum::<f64>() / golden.len() as f64,
+                norm(golden.iter().copied()) / (golden.len() as f64).sqrt(),
+            ),
         }
     }
 
@@ -461,6 +324,17 @@ mod tests {
         };
         let (all, _) = told(Family::Variance, std::slice::from_ref(&far), variance);
         assert!((0.1..=BARELY).contains(&all), "{all}");
+        // What is normalised is as large as the spread, and has the errors of the mean.
+        let normalised = |x: &[&[f64]]| {
+            let rows = x[0].chunks(30).flat_map(|row| {
+                let mean = row.iter().sum::<f64>() / 30.0;
+                let deviation = (row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / 30.0).sqrt();
+                row.iter().map(move |x| (x - mean) / deviation)
+            });
+            rows.collect::<Vec<f64>>()
+        };
+        let (all, _) = told(Family::Norm, std::slice::from_ref(&far), normalised);
+        assert!((0.8..=1.2).contains(&all), "{all}");
         let (all, _) = told(Family::Logarithm, std::slice::from_ref(&far), by_element(libm::log));
         assert!((0.9..=1.1).contains(&all), "{all}");
         let (all, _) = told(Family::Power, std::slice::from_ref(&far), by_element(|x| x * x * x));

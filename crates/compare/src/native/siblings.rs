@@ -11,28 +11,9 @@
 
 use std::collections::HashMap;
 
-/// The chance of one false alarm among all calls of a healthy rank and step.
-const ALARM: f64 = 0.01;
-
-/// Before anything is known, two calls in three are within a factor of 2 of what is expected. Logarithms, all of these.
-const PRIOR_SPREAD: f64 = std::f64::consts::LN_2;
-
-/// How many calls the prior counts as, and then the run.
-const PRIOR_CALLS: f64 = 4.0;
-
-/// However alike the others are: no two computations are alike to better than a factor of 1.6. In healthy runs (bfloat16 against
-/// float32, split sums), nine kinds of calls in ten have less, and half of them a third of it: of few calls a smaller spread
-/// is not believed, as it may be chance, and there are many kinds for that to happen in.
-const LEAST_SPREAD: f64 = 0.47;
-
-/// However far off or scattered the others are: neither their middle nor their spread counts as more than a factor of 4.
-const MOST: f64 = 2.0 * std::f64::consts::LN_2;
-
-/// However near the others are to nothing: an expected error is itself known to no better than a factor of 3.
-pub(super) const LEAST_ALLOWED: f64 = 3.0;
-
-/// Among so many a single call does not count, and need not be left out.
-const MANY: usize = 64;
+use super::thresholds::siblings::{
+    ALARM, LEAST_ALLOWED, LEAST_SPREAD, MANY_CALLS, MOST_SPREAD, PRIOR_CALLS, PRIOR_SPREAD,
+};
 
 /// The spread of a normal distribution, in terms of its median deviation.
 const DEVIATION: f64 = 1.4826;
@@ -40,7 +21,7 @@ const DEVIATION: f64 = 1.4826;
 /// How many times its expected error each call has, by kind.
 #[derive(Debug)]
 pub(super) struct Siblings {
-    /// Logarithms, in order of size.
+    /// Logarithms, in order of size, of kinds with few calls.
     kinds: HashMap<u64, Vec<f64>>,
     /// Of kinds with many calls.
     known: HashMap<u64, Ordinary>,
@@ -67,24 +48,25 @@ impl Siblings {
         kinds.values_mut().for_each(|logs| logs.sort_by(f64::total_cmp));
         let mut all: Vec<f64> = kinds.values().flatten().copied().collect();
         all.sort_by(f64::total_cmp);
-        let run = Ordinary::PRIOR.learn(&all);
-        let many = kinds.iter().filter(|(_, logs)| logs.len() > MANY);
+        let run = Ordinary::prior().learn(&all);
+        let many = kinds.iter().filter(|(_, logs)| logs.len() as f64 > MANY_CALLS.get());
         let known = many.map(|(kind, logs)| (*kind, run.learn(logs))).collect();
-        Siblings { kinds, known, run, far: quantile(ALARM / tests.max(1) as f64) }
+        kinds.retain(|_, logs| logs.len() as f64 <= MANY_CALLS.get());
+        Siblings { kinds, known, run, far: quantile(ALARM.get() / tests.max(1) as f64) }
     }
 
     /// How many times further off than what would just not stand out; and how sure it is that it is no accident, from 0
     /// to 1.
     pub(super) fn judge(&self, kind: u64, excess: f64) -> (f64, f64) {
         let Ordinary { middle, spread } = self.others(kind, excess);
-        let times = excess / libm::exp(middle + self.far * spread).max(LEAST_ALLOWED);
+        let times = excess / libm::exp(middle + self.far * spread).max(LEAST_ALLOWED.get());
         // As sure as half at the edge; 7 in 8 at four times as far.
         (times, 1.0 - 0.5 / times.max(1.0))
     }
 
     /// How many times what is expected anything in this run may be off.
     pub(super) fn allowed_in_run(&self) -> f64 {
-        libm::exp(self.run.middle + self.far * self.run.spread).max(LEAST_ALLOWED)
+        libm::exp(self.run.middle + self.far * self.run.spread).max(LEAST_ALLOWED.get())
     }
 
     fn others(&self, kind: u64, excess: f64) -> Ordinary {
@@ -102,7 +84,9 @@ impl Siblings {
 }
 
 impl Ordinary {
-    const PRIOR: Ordinary = Ordinary { middle: 0.0, spread: PRIOR_SPREAD };
+    fn prior() -> Ordinary {
+        Ordinary { middle: 0.0, spread: PRIOR_SPREAD.get() }
+    }
 
     /// What is ordinary among calls, if this was before they were seen: of logarithms in order of size.
     fn learn(self, logs: &[f64]) -> Ordinary {
@@ -111,11 +95,12 @@ impl Ordinary {
         // Of those above the middle: how far some are below what is expected says nothing of the others.
         let above = &logs[logs.len() / 2..];
         let deviations: Vec<f64> = above.iter().map(|log| log - seen).collect();
-        let spread = (DEVIATION * median(&deviations)).clamp(LEAST_SPREAD, MOST);
-        let known = PRIOR_CALLS + calls;
+        let spread = (DEVIATION * median(&deviations)).clamp(LEAST_SPREAD.get(), MOST_SPREAD.get());
+        let known = PRIOR_CALLS.get() + calls;
         Ordinary {
-            middle: (PRIOR_CALLS * self.middle + calls * seen.min(MOST)) / known,
-            spread: ((PRIOR_CALLS * self.spread * self.spread + calls * spread * spread) / known).sqrt(),
+            middle: (PRIOR_CALLS.get() * self.middle + calls * seen.min(MOST_SPREAD.get())) / known,
+            spread: ((PRIOR_CALLS.get() * self.spread * self.spread + calls * spread * spread) / known)
+                .sqrt(),
         }
     }
 }
@@ -166,7 +151,7 @@ mod tests {
     /// Calls of a run in which all is well, the kinds in turn: one kind scattered as the prior says, several as little as
     /// is believed.
     fn healthy(seed: u64, calls: usize, kinds: u64) -> Vec<(u64, f64)> {
-        let spread = if kinds == 1 { PRIOR_SPREAD } else { LEAST_SPREAD };
+        let spread = if kinds == 1 { PRIOR_SPREAD.get() } else { LEAST_SPREAD.get() };
         let excesses = normals(seed).map(|normal| libm::exp(spread * normal));
         (0..kinds).cycle().zip(excesses).take(calls).collect()
     }
@@ -195,7 +180,7 @@ mod tests {
         let wild: Vec<(u64, f64)> =
             normals(2).take(20_000).map(|normal| (0, libm::exp(20.0 + 9.0 * normal))).collect();
         let siblings = learnt(&wild, wild.len());
-        let most = libm::exp(MOST + siblings.far * MOST);
+        let most = libm::exp(MOST_SPREAD.get() + siblings.far * MOST_SPREAD.get());
         assert!((0.99..=1.0).contains(&(siblings.allowed_in_run() / most)), "{siblings:?}");
         // However near: an expected error is not known any better.
         let near = learnt(&[(0, 1e-9); 500], 1);
@@ -244,7 +229,7 @@ mod tests {
     #[test]
     fn further_off_is_never_judged_nearer() {
         for seed in 0..500 {
-            let few = 3 + (seed as usize) % (MANY - 3);
+            let few = 3 + (seed as usize) % (MANY_CALLS.get() as usize - 3);
             let (mut calls, many) = (healthy(seed, few, 1), healthy(seed + 1, 500, 1));
             calls.sort_by(|(_, one), (_, other)| one.total_cmp(other));
             let known = calls.iter().copied().chain(many.iter().map(|(_, excess)| (1, *excess)));
@@ -265,7 +250,7 @@ mod tests {
         for (tests, far) in [(10, 3.0902), (10_000_000, 5.9978)] {
             let siblings = learnt(&[], tests);
             assert!((siblings.far - far).abs() < 1e-4, "{tests}: {}", siblings.far);
-            assert_eq!(siblings.far, quantile(ALARM / tests as f64));
+            assert_eq!(siblings.far, quantile(ALARM.get() / tests as f64));
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn side_branches(units: &[Observed], flow: &Flow, joined: &[bool]) ->
 }
 
 fn side_of(unit: &Observed) -> Side {
-    if unit.golden.is_none() { Side::Target } else { Side::Golden }
+    if unit.golden().is_none() { Side::Target } else { Side::Golden }
 }
 
 fn reads_only(at: usize, units: &[Observed], flow: &Flow, side: Side) -> bool {

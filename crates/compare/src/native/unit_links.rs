@@ -40,17 +40,21 @@ pub(super) struct UnitLists<T> {
 
 impl<T: Copy> UnitLists<T> {
     /// Lists for so many units, from items with their unit. Items of one unit stay in order.
-    pub(super) fn of(units: usize, mut items: Vec<(u32, T)>) -> UnitLists<T> {
-        items.sort_by_key(|&(unit, _)| unit);
-        let mut starts = Vec::with_capacity(units + 1);
-        let mut next = 0;
-        for unit in 0..=units as u32 {
-            while items.get(next).is_some_and(|&(of, _)| of < unit) {
-                next += 1;
-            }
-            starts.push(next as u32);
+    pub(super) fn of(units: usize, items: &[(u32, T)]) -> UnitLists<T> {
+        let mut starts = vec![0; units + 1];
+        items.iter().for_each(|&(unit, _)| starts[unit as usize + 1] += 1);
+        (0..units).for_each(|unit| starts[unit + 1] += starts[unit]);
+        // Each list is filled from its start on, so that this is where the next begins once all are.
+        let Some(&(_, first)) = items.first() else { return UnitLists { starts, all: Vec::new() } };
+        let mut all = vec![first; items.len()];
+        for &(unit, item) in items {
+            let next = &mut starts[unit as usize];
+            all[*next as usize] = item;
+            *next += 1;
         }
-        UnitLists { starts, all: items.into_iter().map(|(_, item)| item).collect() }
+        starts.copy_within(..units, 1);
+        starts[0] = 0;
+        UnitLists { starts, all }
     }
 
     /// The lists, in order.
@@ -114,7 +118,7 @@ mod tests {
 
     #[test]
     fn lists_keep_the_order_of_their_items() {
-        let lists = UnitLists::of(4, vec![(2, 'a'), (0, 'b'), (2, 'c'), (0, 'd')]);
+        let lists = UnitLists::of(4, &[(2, 'a'), (0, 'b'), (2, 'c'), (0, 'd')]);
         let all: Vec<&[char]> = lists.iter().collect();
         assert_eq!(all, [&['b', 'd'][..], &[], &['a', 'c'], &[]]);
         assert!(lists[1].is_empty());

@@ -13,8 +13,12 @@ use super::measure::{Measured, State};
 use super::noise::Heard;
 use super::observed::{Observed, Seeing, Seen, Source};
 use super::rounding::{ACCUMULATOR, looks_like};
+use super::thresholds::rounding::{LIKE_PRECISION_PEAK, LIKE_PRECISION_SHARED};
+use super::thresholds::{confidence, likeness};
 use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain};
-use crate::finding::{CauseDetails, Finding, FindingCause, FindingKind, Measure, Part, Precision};
+use crate::finding::{
+    CauseDetails, Finding, FindingCause, FindingKind, LeftDetails, Measure, Part, Precision,
+};
 use crate::origins::TakenOrigin;
 use crate::proof::Proof;
 use crate::region::Region;
@@ -43,7 +47,7 @@ pub(super) fn seen(measured: &Measured) -> Option<Fact> {
             Some(comparison) => Fact::Elements {
                 distance: comparison.distances.rel_l2,
                 largest: comparison.distances.max_abs,
-                likeness: likeness(measured, comparison),
+                likeness: looks_like_mistake(measured, comparison),
             },
             None => Fact::Statistics { target: measured.target, golden: measured.golden },
         }),
@@ -75,23 +79,25 @@ fn non_finite(elements: u64, measured: &Measured) -> Fact {
 }
 
 /// What kind of mistake would give this error.
-fn likeness(measured: &Measured, comparison: &Comparison) -> Option<Likeness> {
+fn looks_like_mistake(measured: &Measured, comparison: &Comparison) -> Option<Likeness> {
     let distances = &comparison.distances;
     // Noise looks like nothing.
-    if distances.rel_l2 < 1e-3 {
+    if distances.rel_l2 < likeness::NOISE.get() {
         return None;
     }
-    let few = distances.count / 100;
-    if (1..=few.max(1)).contains(&comparison.over_tolerance) && distances.count >= 16 {
+    let few = (distances.count as f64 / likeness::FEW.get()) as u64;
+    if (1..=few.max(1)).contains(&comparison.over_tolerance)
+        && distances.count as f64 >= likeness::LEAST_ELEMENTS.get()
+    {
         return Some(Likeness::FewElements { differ: comparison.over_tolerance, of: distances.count });
     }
     let (target, golden) = (measured.target[3]?, measured.golden[3]?);
     if target == 0.0 && golden > 0.0 {
         return Some(Likeness::Zero);
     }
-    let cosine = distances.cosine.filter(|cosine| 1.0 - cosine.abs() < 1e-6)?;
+    let cosine = distances.cosine.filter(|cosine| 1.0 - cosine.abs() < likeness::FACTOR.get())?;
     let factor = cosine.signum() * target / golden;
-    if (factor + 1.0).abs() < 1e-3 {
+    if (factor + 1.0).abs() < likeness::SIGN.get() {
         return Some(Likeness::SignFlipped);
     }
     Some(Likeness::Factor(factor))
@@ -116,7 +122,7 @@ pub(super) struct Settling<'a> {
     /// The name of the call that its error comes from.
     pub(super) from: Option<String>,
     /// What it leaves as another.
-    pub(super) left: Option<&'a str>,
+    pub(super) left: Option<LeftDetails>,
     /// The calls among which the two programs part, if it is the first of them.
     pub(super) region: Option<&'a Region>,
     /// Its own name.
@@ -233,7 +239,7 @@ impl Settling<'_> {
             entry,
             seen,
             looks_like,
-            confidence: conclusion.confidence * self.trust(),
+            confidence: believed(conclusion.confidence * self.trust(), measure.as_ref()),
             measure,
             downstream: 0,
             in_backward: matches!(self.observed.kind, CallKind::Backward | CallKind::ParametersGrad),
@@ -245,8 +251,8 @@ impl Settling<'_> {
     fn looks_like(&self) -> Option<Precision> {
         let (error, expected) = (self.conclusion.error, self.conclusion.expected);
         let extent = self.observed.entries[self.conclusion.entry?].numbers.as_ref()?;
-        let is_even = error.drift < error.whole / 4.0
-            && error.peak * expected.whole <= 2.0 * error.whole * expected.peak;
+        let is_even = error.drift < LIKE_PRECISION_SHARED.get() * error.whole
+            && error.peak * expected.whole <= LIKE_PRECISION_PEAK.get() * error.whole * expected.peak;
         let is_fine = extent.by_elements && extent.unit() <= ACCUMULATOR;
         if is_even && is_fine { looks_like(error.whole) } else { None }
     }
@@ -254,7 +260,7 @@ impl Settling<'_> {
     /// What the dump does not hold cannot make one sure.
     fn trust(&self) -> f64 {
         let extent = self.conclusion.entry.and_then(|entry| self.observed.entries[entry].numbers.as_ref());
-        if extent.is_some_and(|extent| !extent.by_elements) { 0.8 } else { 1.0 }
+        if extent.is_some_and(|extent| !extent.by_elements) { confidence::BY_STATISTICS } else { 1.0 }
     }
 
     fn cause_details(&self, judged: &Judged) -> CauseDetails {
@@ -263,7 +269,7 @@ impl Settling<'_> {
             arguments: self.other_arguments(judged),
             cut_side: self.cut_side(),
             lone_side: self.lone_side(),
-            left: self.left.unwrap_or("parameter").to_owned(),
+            left: self.left.clone().unwrap_or_default(),
             input_shape_differs: self.works_on_unlike(),
             region: self.region.cloned(),
         }
@@ -294,7 +300,7 @@ impl Settling<'_> {
 
     /// The side of a call that the other lacks.
     fn lone_side(&self) -> Side {
-        if self.observed.target.is_some() { Side::Target } else { Side::Golden }
+        if self.observed.target().is_some() { Side::Target } else { Side::Golden }
     }
 
     /// The side on which no gradient passes.
@@ -303,7 +309,7 @@ impl Settling<'_> {
             self.observed.entries.iter().find(|entry| entry.is_cut_off()).map(|entry| entry.wants_gradient);
         match wants {
             Some([_, Some(false)]) => Side::Golden,
-            None if self.observed.target.is_none() => Side::Golden,
+            None if self.observed.target().is_none() => Side::Golden,
             _ => Side::Target,
         }
     }
@@ -333,6 +339,13 @@ impl Settling<'_> {
             .collect();
         (!named.is_empty()).then_some(named)
     }
+}
+
+/// No confidence is stated that the numbers beside it contradict.
+fn believed(sure: f64, measure: Option<&Measure>) -> f64 {
+    let is_contradicted =
+        measure.is_some_and(|measure| measure.part.1 <= 1.0 && measure.error <= measure.floor);
+    if is_contradicted { sure.min(confidence::GUESS) } else { sure }
 }
 
 /// In what an error is furthest beyond what was expected, and by how much.

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ulpscope_dump::{CallKind, Content, Entry, Problems, Rank, RankPlace, Role, TensorEntry, returns_blank};
+use ulpscope_dump::operators::ApiName;
+use ulpscope_dump::{CallKind, Content, Entry, Problems, Rank, RankPlace, Role, TensorEntry};
 use ulpscope_formats::Error;
 use ulpscope_formats::json::Json;
 use ulpscope_kernels::{Threads, stats};
@@ -87,7 +88,7 @@ impl RankScan {
         // A module only repeats what its calls say, if they were recorded.
         let is_module = |call: usize| {
             let base = rank.base(rank.calls()[call].base);
-            base.starts_with("Module.") || base.starts_with("Cell.")
+            ApiName::of(base).is_module()
         };
         let calls = 0..rank.calls().len();
         let has_apis = calls.clone().any(|call| !is_module(call) && is_computed(&rank, call));
@@ -179,8 +180,8 @@ fn state_of(rank: &Rank, call: usize, entries: &[Entry], problems: &mut Problems
         nan_sources: Vec::new(),
     };
     let base = rank.base(rank.calls()[call].base);
-    let function = base.rsplit('.').next().unwrap_or(base);
-    let ignores_results = function == FILL || returns_blank(function);
+    let name = ApiName::of(base);
+    let ignores_results = name.function == FILL || name.returns_blank();
     let mut scalars = Vec::new();
     for entry in entries {
         let kinds = match &entry.content {

@@ -22,7 +22,6 @@ mod by_name;
 mod entries;
 mod links;
 mod names;
-mod operation;
 mod reason;
 mod recompute;
 mod rows;
@@ -35,6 +34,7 @@ pub(crate) use wrappers::Wrappers;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use ulpscope_dump::Rank;
 
 use crate::mapping::Mapping;
@@ -42,12 +42,12 @@ use links::Links;
 use names::Names;
 
 pub use entries::{EntryHow, EntryPair, EntryReason, EntryUnit, pair_entries};
-pub(crate) use operation::of as operation_of;
 pub use reason::Reason;
 pub(crate) use rows::row_pairs;
 
 /// How calls of two ranks are paired.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Matching {
     /// Exact where possible, alignment for the rest.
     #[default]
@@ -118,6 +118,13 @@ pub enum How {
 }
 
 impl How {
+    const ALL: [How; 5] = [How::Exact, How::Shape, How::Fuzzy, How::Aligned, How::Mapped];
+
+    /// The word for it, of a text that is one.
+    pub(crate) fn known_word(text: &str) -> Option<&'static str> {
+        How::ALL.into_iter().map(How::word).find(|word| *word == text)
+    }
+
     /// The word for it.
     pub fn word(self) -> &'static str {
         match self {

@@ -7,11 +7,11 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
+use ulpscope_dump::operators::ApiName;
 use ulpscope_dump::{Call, CallKind, Rank};
 use ulpscope_formats::names::{CallName, Direction};
 
 use super::How;
-use super::operation;
 use super::wrappers::Wrappers;
 use crate::levels;
 use crate::mapping::{Mapping, Uses};
@@ -408,7 +408,7 @@ impl Keys {
     fn id(&mut self, text: &str, base: &str) -> u32 {
         let key = self.keys.id(text);
         if key as usize == self.operation.len() {
-            self.operation.push(self.operations.id(operation::of(base)));
+            self.operation.push(self.operations.id(ApiName::of(base).operation()));
         }
         key
     }

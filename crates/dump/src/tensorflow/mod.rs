@@ -27,7 +27,7 @@ pub(crate) use places::{TfRun, runs};
 use source::TfSource;
 
 /// A file with one tensor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct TfFile {
     /// Its path below the folder.
     pub(crate) path: PathBuf,

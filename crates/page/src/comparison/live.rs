@@ -1,20 +1,25 @@
-//! Parts that a server makes on request, while the dumps are there.
+//! Parts that a server makes on request: rows and calls from the sheets, the rest while the dumps are there.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value as Json;
+use ulpscope_report::page::ColumnBuilder;
 
+use super::call_columns;
 use super::dump_parts::{DumpParts, numbers, place};
+use super::live_rows::LiveRows;
 use crate::calls::CallRecord;
 use crate::details::detail;
 use crate::dumps::{Dumps, NamedRank};
-use crate::page::LiveParts;
+use crate::page::{LiveParts, quickly};
 
-/// The dumps of a comparison.
+/// A comparison that is served.
 pub(super) struct LiveComparison {
-    dumps: Dumps,
+    dumps: Option<Dumps>,
     ranks: Vec<Json>,
     calls: Vec<Arc<Vec<CallRecord>>>,
+    /// The rows of each rank, if they are read on request.
+    rows: Vec<Option<LiveRows>>,
     /// The ranks that were opened last: requests for one rank follow each other.
     opened: Mutex<Option<(usize, Arc<[NamedRank; 2]>)>>,
     /// Flow and regions of the rank that was asked for last: all of them follow from one pass over its calls.
@@ -30,29 +35,41 @@ struct Made {
 }
 
 impl LiveComparison {
-    pub(super) fn of(dumps: Dumps, ranks: Vec<Json>, calls: Vec<Arc<Vec<CallRecord>>>) -> LiveComparison {
-        LiveComparison { dumps, ranks, calls, opened: Mutex::new(None), made: Mutex::new(None) }
+    pub(super) fn of(
+        dumps: Option<Dumps>,
+        ranks: Vec<Json>,
+        calls: Vec<Arc<Vec<CallRecord>>>,
+        rows: Vec<Option<LiveRows>>,
+    ) -> LiveComparison {
+        LiveComparison { dumps, ranks, calls, rows, opened: Mutex::new(None), made: Mutex::new(None) }
     }
 
-    fn opened(&self, rank: usize) -> Option<Arc<[NamedRank; 2]>> {
+    /// The ranks of the dumps; nothing without dumps.
+    fn opened(&self, rank: usize) -> Result<Option<Arc<[NamedRank; 2]>>, String> {
+        let Some(dumps) = &self.dumps else { return Ok(None) };
+        // Their indexes may be in memory still, and their tensors are not.
+        if let Some(why) = dumps.moved() {
+            return Err(why);
+        }
         let mut last = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, opened)) = &*last
             && *known == rank
         {
-            return Some(Arc::clone(opened));
+            return Ok(Some(Arc::clone(opened)));
         }
-        let opened = Arc::new(self.dumps.ranks(self.ranks.get(rank)?).ok()?);
+        let Some(of_rank) = self.ranks.get(rank) else { return Ok(None) };
+        let opened = Arc::new(dumps.ranks(of_rank)?);
         *last = Some((rank, Arc::clone(&opened)));
-        Some(opened)
+        Ok(Some(opened))
     }
 
-    fn made(&self, rank: usize) -> Option<Made> {
-        let opened = self.opened(rank)?;
+    fn made(&self, rank: usize) -> Result<Option<Made>, String> {
+        let Some(opened) = self.opened(rank)? else { return Ok(None) };
         let mut last = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, made)) = &*last
             && *known == rank
         {
-            return Some(made.clone());
+            return Ok(Some(made.clone()));
         }
         let from = DumpParts::of(&opened, &self.calls[rank], &self.ranks[rank]);
         let text = |document: Json| Arc::new(document.to_string().into_bytes());
@@ -62,40 +79,66 @@ impl LiveComparison {
             region: Arc::new(from.columns().region.take_bytes()),
         };
         *last = Some((rank, made.clone()));
-        Some(made)
+        Ok(Some(made))
+    }
+
+    /// A column of calls.
+    fn column(&self, rank: usize, field: &str) -> Result<Option<Vec<u8>>, String> {
+        let calls = &self.calls[rank];
+        let has_detail = |_: usize| self.dumps.is_some();
+        let mut column = match field {
+            // A page opens without them, where the dumps were moved.
+            "region" => match self.made(rank) {
+                Ok(Some(made)) => return quickly(&made.region),
+                Ok(None) | Err(_) => return Ok(None),
+            },
+            "stack" | "golden_stack" | "golden_code" => {
+                let Some(opened) = self.opened(rank)? else { return Ok(None) };
+                let columns = DumpParts::without_flow(&opened, calls).columns();
+                Some(match field {
+                    "stack" => columns.stack,
+                    "golden_stack" => columns.golden_stack,
+                    _ => columns.golden_code,
+                })
+            }
+            _ => call_columns::column(field, calls, &has_detail),
+        };
+        match column.as_mut().filter(|column| !column.is_blank()).map(ColumnBuilder::take_bytes) {
+            Some(bytes) => quickly(&bytes),
+            None => Ok(None),
+        }
+    }
+
+    fn detail(&self, rank: usize, call: usize) -> Result<Option<Vec<u8>>, String> {
+        let Some(call) = self.calls[rank].get(call) else { return Ok(None) };
+        let Some(opened) = self.opened(rank)? else { return Ok(None) };
+        let document = detail(place(call, numbers(call, &opened), &opened)).document;
+        quickly(document.to_string().as_bytes())
     }
 }
 
 impl LiveParts for LiveComparison {
-    fn part(&self, name: &str) -> Option<Vec<u8>> {
-        let mut words = name.split('/');
-        let (kind, rank) = (words.next()?, words.next()?.parse::<usize>().ok()?);
-        let of = words.next();
-        if words.next().is_some() {
-            return None;
+    fn part(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
+        let words: Vec<&str> = name.split('/').collect();
+        let number = |word: &str| word.parse::<usize>().ok();
+        let rank = words.get(1).and_then(|word| number(word)).filter(|rank| *rank < self.calls.len());
+        let Some(rank) = rank else { return Ok(None) };
+        match words.as_slice() {
+            ["rows", _, column, chunk] => match (&self.rows[rank], number(column), number(chunk)) {
+                (Some(rows), Some(column), Some(chunk)) => rows.part(column, chunk),
+                _ => Ok(None),
+            },
+            ["calls", _, field] => self.column(rank, field),
+            ["detail", _, call] => number(call).map_or(Ok(None), |call| self.detail(rank, call)),
+            ["flow", _] => match self.made(rank)?.and_then(|made| made.flow) {
+                Some(flow) => quickly(&flow),
+                None => Ok(None),
+            },
+            ["regions", _] => match self.made(rank) {
+                Ok(Some(made)) => quickly(&made.regions),
+                Ok(None) | Err(_) => quickly(b"[]"),
+            },
+            _ => Ok(None),
         }
-        let calls = self.calls.get(rank)?;
-        if kind == "detail" {
-            let call = calls.get(of?.parse::<usize>().ok()?)?;
-            let opened = self.opened(rank)?;
-            let document = detail(place(call, numbers(call, &opened), &opened)).document;
-            return Some(document.to_string().into_bytes());
-        }
-        let bytes = match (kind, of) {
-            ("flow", None) => self.made(rank)?.flow?,
-            ("regions", None) => self.made(rank)?.regions,
-            ("calls", Some("region")) => self.made(rank)?.region,
-            ("calls", Some(column @ ("stack" | "golden_stack" | "golden_code"))) => {
-                let opened = self.opened(rank)?;
-                let mut columns = DumpParts::without_flow(&opened, calls).columns();
-                return Some(match column {
-                    "stack" => columns.stack.take_bytes(),
-                    "golden_stack" => columns.golden_stack.take_bytes(),
-                    _ => columns.golden_code.take_bytes(),
-                });
-            }
-            _ => return None,
-        };
-        Some(bytes.as_ref().clone())
     }
 }

@@ -9,6 +9,7 @@ use ulpscope_session::explanation::Explanation;
 use super::rank_page::{RankPage, row_of};
 use crate::result::is_text;
 use crate::rows::{CHUNK_ROWS, ColumnNames};
+use crate::words::{Noun, ScreenWords};
 
 /// Changes with every incompatible change of the data.
 pub(crate) const SCHEMA: &str = "ulpscope.page/1";
@@ -56,11 +57,20 @@ pub(super) fn manifest(
     let stored = document["language"].as_str().and_then(|code| code.parse::<Language>().ok());
     let language = language.or(stored).unwrap_or_default();
     let sections = sections(document, language);
+    let is_tensors = has_calls && pages.iter().all(is_saved);
+    let names = pages.iter().flat_map(|page| page.calls.iter().map(|call| call.name.as_str()));
+    let noun = match is_tensors {
+        true => Noun::of_saved(document["target"].as_str().unwrap_or_default(), names),
+        false => Noun::Call,
+    };
+    let words = ScreenWords::of(language);
     let classes = document["summary"]["classes"].as_object().cloned();
     json!({
         "schema": SCHEMA,
         "ulpscope": env!("CARGO_PKG_VERSION"),
-        "kind": if has_calls && pages.iter().all(is_saved) { "tensors" } else { "comparison" },
+        "kind": if is_tensors { "tensors" } else { "comparison" },
+        "noun": noun.word(),
+        "words": words.to_json(noun, language),
         "language": language.code(),
         "target": document["target"],
         "golden": document["golden"],
@@ -80,7 +90,7 @@ pub(super) fn manifest(
         "ranks": pages.iter().zip(ranks).map(|(page, rank)| page.manifest(rank, several)).collect::<Vec<Json>>(),
         "columns": column_list(columns, is_native),
         "chunk_rows": CHUNK_ROWS,
-        "error_label": if is_native { "relative error" } else { "1 - cosine" },
+        "error_label": if is_native { words.relative_error } else { "1 - cosine" },
         "notes": notes(document, ranks),
         "view_command": null,
     })
@@ -130,12 +140,17 @@ pub(super) fn rank_of_first(document: &Json, ranks: &[Json]) -> Option<usize> {
             && rank["target"] == first["rank"]
             && rank["first_divergence"]["call"] == first["call"]
     };
-    if first.is_null() { None } else { ranks.iter().position(is_of) }
+    if first.is_null() {
+        return None;
+    }
+    // Where some ranks are shown alone, that of the whole comparison may be in a different one.
+    let has_own = |rank: &Json| rank["first_divergence"].is_object();
+    ranks.iter().position(is_of).or_else(|| ranks.iter().position(has_own))
 }
 
 fn first(document: &Json, pages: &[RankPage], ranks: &[Json]) -> Json {
     let Some(rank) = rank_of_first(document, ranks) else { return Json::Null };
-    let first = &document["first_divergence"];
+    let first = &ranks[rank]["first_divergence"];
     let mut value = divergence(first, rank, &pages[rank]);
     let proof = &first["proof"];
     value["golden"] = first["golden_call"].clone();

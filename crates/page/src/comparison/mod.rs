@@ -4,6 +4,7 @@ mod call_columns;
 mod chosen_details;
 mod dump_parts;
 mod live;
+mod live_rows;
 mod manifest;
 mod rank_page;
 
@@ -13,18 +14,19 @@ use serde_json::{Value as Json, json};
 use ulpscope_report::page::Effort;
 use ulpscope_session::Language;
 
-use crate::dumps::Dumps;
+use crate::dumps::{DumpPlaces, Dumps};
 use crate::error::PageError;
 use crate::first_screen::{self, ChartPoint};
 use crate::heat::Marks;
 use crate::page::{LiveParts, Page};
 use crate::parts::Parts;
-use crate::result::ResultRows;
+use crate::result::{IndexedSheet, ResultRows};
 use crate::rows::ColumnNames;
 use crate::trends::{Point, Trend};
 
 pub(crate) use chosen_details::DetailBudget;
 use live::LiveComparison;
+use live_rows::LiveRows;
 pub(crate) use manifest::SCHEMA;
 use rank_page::RankPage;
 
@@ -41,11 +43,11 @@ pub(crate) const CLASSES: [&str; 8] = [
 ];
 
 /// How a page of a comparison is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PageOptions {
-    /// Whether stacks, data flow and values are read from the dumps that the result names.
-    pub dumps: bool,
-    /// Whether they are read on request, as a server does, and not in advance.
+    /// Whether stacks, data flow and values are read from the dumps, and where these are.
+    pub dumps: Option<DumpPlaces>,
+    /// Whether everything is read on request, as a server does, and not in advance.
     pub on_demand: bool,
     /// The language of the explanation; `None`: the one of the result.
     pub language: Option<Language>,
@@ -54,9 +56,9 @@ pub struct PageOptions {
 /// Makes the page of a result. What the dumps add is left out if they are not there any more, and the page says so.
 pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<Page, PageError> {
     let document = result.document();
-    let dumps = match options.dumps {
-        true => Dumps::of_document(document),
-        false => Err("the dumps that the result names were not read; --dumps reads them".to_owned()),
+    let dumps = match &options.dumps {
+        Some(places) => Dumps::of_document(document, places),
+        None => Err("the dumps that the result names were not read; --dumps reads them".to_owned()),
     };
     let mut builder = ComparisonBuilder {
         parts: Parts::with(if options.on_demand { Effort::Quick } else { Effort::Small }),
@@ -64,25 +66,23 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
         marks: Marks::default(),
         trend: Trend::default(),
         pages: Vec::new(),
-        notes: Vec::new(),
+        indexed: Vec::new(),
+        notes: result.notes().to_vec(),
     };
     let ranks = document["ranks"].as_array().map_or(&[] as &[Json], Vec::as_slice);
     for (number, of_rank) in ranks.iter().enumerate() {
-        builder.rank(number, of_rank, result, ranks.len() > 1)?;
+        builder.rank(number, of_rank, result, ranks.len() > 1, options.on_demand)?;
     }
     let mut missing = dumps.as_ref().err().map(|why| no_details(why));
     builder.notes.extend(missing.clone());
-    let mut live: Option<Box<dyn LiveParts>> = None;
-    if let Ok(dumps) = dumps {
-        if options.on_demand {
+    if options.on_demand {
+        if dumps.is_ok() {
             builder.pages.iter_mut().for_each(RankPage::promise_details);
-            let pages = builder.pages.iter().map(|page| Arc::clone(&page.calls)).collect();
-            live = Some(Box::new(LiveComparison::of(dumps, ranks.to_vec(), pages)));
-        } else {
-            missing = builder.add_dumps(&dumps, document, ranks)?;
         }
+    } else if let Ok(dumps) = &dumps {
+        missing = builder.add_dumps(dumps, document, ranks)?;
     }
-    builder.finish(result, options, missing, live)
+    builder.finish(result, &options, missing, dumps.ok())
 }
 
 /// The first screen of the page of a result alone, as html that runs no script.
@@ -113,6 +113,8 @@ struct ComparisonBuilder {
     marks: Marks,
     trend: Trend,
     pages: Vec<RankPage>,
+    /// The sheets whose rows are read on request.
+    indexed: Vec<Option<IndexedSheet>>,
     notes: Vec<String>,
 }
 
@@ -124,10 +126,18 @@ impl ComparisonBuilder {
         of_rank: &Json,
         result: &dyn ResultRows,
         several: bool,
+        on_demand: bool,
     ) -> Result<(), PageError> {
-        let (page, note) = RankPage::read(number, of_rank, result, &mut self.columns, &mut self.parts)?;
+        let has_index = on_demand && of_rank["error"].is_null() && result.has_index(number);
+        let (page, sheet, note) = if has_index {
+            RankPage::index(number, of_rank, result, &mut self.columns)?
+        } else {
+            let (page, note) = RankPage::read(number, of_rank, result, &mut self.columns, &mut self.parts)?;
+            (page, None, note)
+        };
+        self.indexed.push(sheet);
         self.notes.extend(note);
-        let marks = page.marks(&mut self.marks);
+        let marks = if several { page.marks(&mut self.marks) } else { Vec::new() };
         if let Some(step) = of_rank["step"].as_u64().filter(|_| several) {
             let rank = of_rank["target"].as_str().unwrap_or_default();
             for (call, record) in page.calls.iter().enumerate() {
@@ -167,7 +177,7 @@ impl ComparisonBuilder {
         }
         if missing.is_none() && self.pages.iter().any(RankPage::lacks_details) {
             missing =
-                Some("Values of tensors are stored for the calls most likely to be looked at.".to_owned());
+                Some("Values of tensors are stored for what is most likely to be looked at.".to_owned());
         }
         Ok(missing)
     }
@@ -175,13 +185,15 @@ impl ComparisonBuilder {
     fn finish(
         mut self,
         result: &dyn ResultRows,
-        options: PageOptions,
+        options: &PageOptions,
         missing: Option<String>,
-        live: Option<Box<dyn LiveParts>>,
+        dumps: Option<Dumps>,
     ) -> Result<Page, PageError> {
         let document = result.document();
-        for (number, page) in self.pages.iter_mut().enumerate() {
-            page.write_calls(number, &mut self.parts)?;
+        if !options.on_demand {
+            for (number, page) in self.pages.iter_mut().enumerate() {
+                page.write_calls(number, &mut self.parts)?;
+            }
         }
         let (mut heat, mut trends) = (false, Vec::new());
         if self.pages.len() > 1 {
@@ -203,14 +215,29 @@ impl ComparisonBuilder {
         }
         about["heat"] = json!(heat);
         about["trends"] = Json::Array(trends);
-        about["details_on_demand"] = json!(live.is_some());
+        about["details_on_demand"] = json!(options.on_demand && dumps.is_some());
         about["missing_details"] = json!(missing);
-        about["view_command"] = json!(result.view_command().filter(|_| live.is_none()));
+        about["view_command"] =
+            json!(result.view_command().filter(|_| !options.on_demand || dumps.is_none()));
         if let Some(notes) = about["notes"].as_array_mut() {
             let more = self.notes.iter().filter(|note| Some(*note) != missing.as_ref());
             notes.extend(more.map(|note| json!(note)));
         }
         let screen = first_screen::html(&about, &chart(&about, &self.pages));
+        let live = options.on_demand.then(|| self.live(&about, document, dumps));
         Page::of(self.parts, &about, screen, live, self.notes)
+    }
+
+    /// What is made on request.
+    fn live(&mut self, about: &Json, document: &Json, dumps: Option<Dumps>) -> Box<dyn LiveParts> {
+        let is_shown = |number: &usize| about["columns"][*number]["shown"] == true;
+        let shown: Vec<usize> = (0..self.columns.names.len()).filter(is_shown).collect();
+        let rows = std::mem::take(&mut self.indexed)
+            .into_iter()
+            .enumerate()
+            .map(|(rank, sheet)| Some(LiveRows::of(rank, sheet?, &self.columns.names, shown.clone())));
+        let calls = self.pages.iter().map(|page| Arc::clone(&page.calls)).collect();
+        let ranks = document["ranks"].as_array().cloned().unwrap_or_default();
+        Box::new(LiveComparison::of(dumps, ranks, calls, rows.collect()))
     }
 }

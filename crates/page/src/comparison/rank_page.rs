@@ -15,7 +15,7 @@ use crate::error::PageError;
 use crate::first_screen::ChartPoint;
 use crate::heat::{CallMark, Marks, NONE};
 use crate::parts::Parts;
-use crate::result::ResultRows;
+use crate::result::{IndexedSheet, ResultRows};
 use crate::rows::{ColumnNames, RowChunks};
 
 /// A pair of ranks: its calls, and what the dumps say of them.
@@ -51,6 +51,24 @@ impl RankPage {
         let rows = chunks.finish()?;
         add_sides(&mut collector.calls, of_rank);
         Ok((RankPage::of(collector, rows), note))
+    }
+
+    /// Reads the rows for their calls, and returns the sheet, whose rows are read again on request.
+    pub(crate) fn index(
+        number: usize,
+        of_rank: &Json,
+        result: &dyn ResultRows,
+        columns: &mut ColumnNames,
+    ) -> Result<(RankPage, Option<IndexedSheet>, Option<String>), PageError> {
+        let mut collector = CallCollector::default();
+        let mut rows = 0;
+        let (sheet, note) = result.each_row_indexed(number, &mut |headings, values| {
+            collector.push(headings, values);
+            columns.sample(rows, headings, values);
+            rows += 1;
+        })?;
+        add_sides(&mut collector.calls, of_rank);
+        Ok((RankPage::of(collector, rows), sheet, note))
     }
 
     /// Reads the rows for their calls alone.

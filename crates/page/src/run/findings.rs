@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 use ulpscope_dump::CallKind;
-use ulpscope_report::{escape, format_short};
+use ulpscope_report::{escape, format_count, format_short};
 
 use super::numbers::TensorNumbers;
 use super::rank_reading::RunCall;
@@ -121,6 +121,21 @@ impl RunCall {
             }
         }
         found
+    }
+
+    /// NaN and infinity in a tensor that no call made, such as one of a checkpoint.
+    pub(super) fn holds_non_finite(&self) -> Option<Found> {
+        if self.kind != CallKind::Saved {
+            return None;
+        }
+        let kinds = [(self.nan, "NaN"), (self.inf, "infinite")].into_iter().filter(|(count, _)| *count > 0);
+        let kinds: Vec<String> =
+            kinds.map(|(count, word)| format!("{} {word}", format_count(count))).collect();
+        (!kinds.is_empty()).then(|| {
+            let all = self.shown().count.map(|count| format!(" of {} elements", format_count(count)));
+            let text = format!("{} holds {}{}", self.name, kinds.join(" and "), all.unwrap_or_default());
+            (RunFindingKind::NotFinite, None, text)
+        })
     }
 
     fn near_overflow(&self, output: &TensorNumbers) -> Option<Found> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ulpscope_dump::{Rank, RankPlace};
 
 use crate::details::{CallPlace, detail};
-use crate::page::LiveParts;
+use crate::page::{LiveParts, quickly};
 
 /// The ranks of a run.
 pub(super) struct LiveRun {
@@ -21,26 +21,36 @@ impl LiveRun {
         LiveRun { places, rows, opened: Mutex::new(None) }
     }
 
-    fn opened(&self, rank: usize) -> Option<Arc<Rank>> {
+    fn opened(&self, rank: usize) -> Result<Arc<Rank>, String> {
+        let place = self.places.get(rank).ok_or("the run has no such rank")?;
+        if !place.path().exists() {
+            return Err(format!(
+                "the dump is not at {} any more; put it back there, or start `ulpscope view` again where it is now",
+                place.path().display()
+            ));
+        }
         let mut last = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, opened)) = &*last
             && *known == rank
         {
-            return Some(Arc::clone(opened));
+            return Ok(Arc::clone(opened));
         }
-        let opened = Arc::new(self.places.get(rank)?.open().ok()?);
+        let opened = Arc::new(place.open().map_err(|error| error.to_string())?);
         *last = Some((rank, Arc::clone(&opened)));
-        Some(opened)
+        Ok(opened)
     }
 }
 
 impl LiveParts for LiveRun {
-    fn part(&self, name: &str) -> Option<Vec<u8>> {
-        let (rank, call) = name.strip_prefix("detail/")?.split_once('/')?;
-        let (rank, call) = (rank.parse::<usize>().ok()?, call.parse::<usize>().ok()?);
-        let rows = *self.rows.get(rank)?.get(call)?;
+    fn part(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
+        let named = || {
+            let (rank, call) = name.strip_prefix("detail/")?.split_once('/')?;
+            let (rank, call) = (rank.parse::<usize>().ok()?, call.parse::<usize>().ok()?);
+            Some((rank, call, *self.rows.get(rank)?.get(call)?))
+        };
+        let Some((rank, call, rows)) = named() else { return Ok(None) };
         let opened = self.opened(rank)?;
         let place = CallPlace { sides: [Some((&opened, call)), None], rows, entries: &[] };
-        Some(detail(place).document.to_string().into_bytes())
+        quickly(detail(place).document.to_string().as_bytes())
     }
 }

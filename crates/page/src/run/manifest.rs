@@ -4,15 +4,17 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 use ulpscope_dump::{AFTER_LAST_STEP, Rank, RankPlace, Step};
-use ulpscope_report::escape;
+use ulpscope_report::{escape, format_count};
+use ulpscope_session::Language;
 
 use super::MAX_FINDINGS;
 use super::columns::COLUMNS;
-use super::findings::{FINDINGS, RunFinding, RunFindingKind};
+use super::findings::{FINDINGS, RunFinding};
 use super::rank_reading::{RankReading, RunCall};
 use crate::comparison::SCHEMA;
 use crate::first_screen::ChartPoint;
 use crate::rows::{CHUNK_ROWS, ColumnNames};
+use crate::words::{Noun, ScreenWords};
 
 /// Columns that the table shows at first.
 const SHOWN: [&str; 10] = ["call", "entry", "dtype", "shape", "max", "min", "mean", "norm", "nan", "inf"];
@@ -60,9 +62,7 @@ pub(super) fn rank(
     reading: &RankReading,
     has_flow: bool,
 ) -> Json {
-    let bad = |call: &RunCall| call.finding.is_some_and(RunFindingKind::is_bad);
-    let first = reading.calls.iter().position(bad);
-    let first = first.or_else(|| reading.calls.iter().position(|call| call.finding.is_some()));
+    let first = gravest(&reading.calls);
     let notes: Vec<String> = [rank.describe()]
         .iter()
         .chain(rank.notes())
@@ -84,9 +84,15 @@ pub(super) fn rank(
     })
 }
 
+/// The first call with the gravest finding, which is also the first in the list.
+fn gravest(calls: &[RunCall]) -> Option<usize> {
+    let found = calls.iter().enumerate().filter_map(|(at, call)| Some((call.finding?, at)));
+    found.min().map(|(_, at)| at)
+}
+
 /// Norms by order of execution, for the first screen.
 pub(super) fn chart(calls: &[RunCall]) -> Vec<ChartPoint> {
-    let first = calls.iter().position(|call| call.finding.is_some_and(RunFindingKind::is_bad));
+    let first = gravest(calls);
     let point = |(at, call): (usize, &RunCall)| {
         Some(ChartPoint {
             at: at as u64,
@@ -99,14 +105,23 @@ pub(super) fn chart(calls: &[RunCall]) -> Vec<ChartPoint> {
     calls.iter().enumerate().filter_map(point).collect()
 }
 
+/// What a run is, besides its numbers.
+pub(super) struct RunAbout<'a> {
+    pub(super) path: &'a Path,
+    pub(super) noun: Noun,
+    pub(super) language: Language,
+    /// Tensors of floats of which it is not known whether all elements are finite.
+    pub(super) unmeasured: u64,
+}
+
 /// The manifest, except for what depends on the parts.
 pub(super) fn manifest(
-    path: &Path,
+    about: &RunAbout<'_>,
     ranks: Vec<Json>,
     columns: &ColumnNames,
     findings: &[RunFinding],
-    is_saved: bool,
 ) -> Json {
+    let words = ScreenWords::of(about.language);
     let calls: u64 = ranks.iter().filter_map(|rank| rank["calls"].as_u64()).sum();
     let shown = findings.iter().take(SAID).map(|finding| {
         let label = ranks[finding.rank]["label"].as_str().unwrap_or_default();
@@ -115,8 +130,10 @@ pub(super) fn manifest(
     });
     let mut lines: Vec<Json> = shown.collect();
     if lines.is_empty() {
-        let text = "No NaN or infinity, no values close to overflow, no dead or saturated layers, and no gradients that \
-                    stand out were found.";
+        lines.push(json!({ "text": words.nothing_found, "verbatim": false }));
+    }
+    if about.unmeasured > 0 {
+        let text = words.unmeasured.replace("{count}", &format_count(about.unmeasured));
         lines.push(json!({ "text": text, "verbatim": false }));
     }
     let columns = columns.names.iter().enumerate().map(|(number, name)| {
@@ -133,13 +150,15 @@ pub(super) fn manifest(
         "schema": SCHEMA,
         "ulpscope": env!("CARGO_PKG_VERSION"),
         "kind": "run",
-        "language": "en",
-        "target": escape::terminal(&path.display().to_string()),
+        "noun": about.noun.word(),
+        "language": about.language.code(),
+        "words": words.to_json(about.noun, about.language),
+        "target": escape::terminal(&about.path.display().to_string()),
         "golden": null,
         "noise": null,
         "style": "native",
-        "headline": { "answer": "run", "sentence": sentence(calls, ranks.len(), findings, is_saved) },
-        "sections": [{ "key": "findings", "heading": "Findings", "lines": lines }],
+        "headline": { "answer": "run", "sentence": sentence(calls, ranks.len(), findings, about) },
+        "sections": [{ "key": "findings", "heading": words.findings_heading, "lines": lines }],
         "first": null,
         "divergences": 0,
         "divergence_count": 0,
@@ -148,43 +167,32 @@ pub(super) fn manifest(
         "classes": null,
         "columns": columns.collect::<Vec<Json>>(),
         "chunk_rows": CHUNK_ROWS,
-        "error_label": "norm",
+        "error_label": words.norm,
         "view_command": null,
         "ranks": ranks,
     })
 }
 
 /// What was recorded, and how much of it is conspicuous.
-fn sentence(calls: u64, ranks: usize, findings: &[RunFinding], is_saved: bool) -> String {
-    let what = if is_saved { "tensors" } else { "calls" };
-    let calls = grouped(calls);
-    let recorded = match ranks {
-        1 => format!("{calls} {what}"),
-        _ => format!("{calls} {what} in {ranks} steps and ranks"),
-    };
+fn sentence(calls: u64, ranks: usize, findings: &[RunFinding], about: &RunAbout<'_>) -> String {
+    let words = ScreenWords::of(about.language);
+    let [one, many] = words.noun(about.noun);
+    let what = words.counted.replace("{nouns}", if calls == 1 { one } else { many });
+    let mut recorded = what.replace("{count}", &format_count(calls));
+    if ranks > 1 {
+        recorded += &words.in_ranks.replace("{count}", &format_count(ranks as u64));
+    }
     let counted: Vec<String> = FINDINGS
         .into_iter()
         .filter_map(|kind| {
             let count = findings.iter().filter(|finding| finding.kind == kind).count();
-            (count > 0).then(|| format!("{} × {}", grouped(count as u64), kind.word()))
+            (count > 0).then(|| format!("{} × {}", format_count(count as u64), words.class(kind.word())))
         })
         .collect();
-    if counted.is_empty() {
-        format!("{recorded}; nothing conspicuous was found.")
-    } else {
-        format!("{recorded}; found: {}.", counted.join(", "))
-    }
-}
-
-/// A count with its thousands grouped.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let found = match counted.is_empty() {
+        true if about.unmeasured > 0 => words.nothing_measured.to_owned(),
+        true => words.nothing.to_owned(),
+        false => words.something.replace("{count}", &counted.join(words.comma)),
+    };
+    recorded + &found
 }

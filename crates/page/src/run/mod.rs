@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 use ulpscope_compare::overflow::non_finite_origins;
 use ulpscope_dump::{CallKind, Dump, Problems, RankPlace, Select, Step};
 use ulpscope_report::page::Effort;
+use ulpscope_session::Language;
 
 use crate::comparison::DetailBudget;
 use crate::details::{CallPlace, detail};
@@ -25,6 +26,7 @@ use crate::page::{LiveParts, Page};
 use crate::parts::Parts;
 use crate::rows::ColumnNames;
 use crate::trends::{Point, Trend};
+use crate::words::Noun;
 
 pub(crate) use columns::joined_stack;
 use findings::{FINDINGS, RunFinding, RunFindingKind, gradients_that_stand_out};
@@ -35,7 +37,12 @@ use rank_reading::{RankReading, RunCall};
 const MAX_FINDINGS: usize = 1000;
 
 /// Makes the page of a dump. `on_demand`: details of calls are made on request, as a server does.
-pub fn page_of_dump(path: &Path, select: &Select, on_demand: bool) -> Result<Page, PageError> {
+pub fn page_of_dump(
+    path: &Path,
+    select: &Select,
+    on_demand: bool,
+    language: Option<Language>,
+) -> Result<Page, PageError> {
     let dump = Dump::open(path, select)?;
     let mut problems = dump.problems.clone();
     let mut notes = dump.notes.clone();
@@ -63,7 +70,7 @@ pub fn page_of_dump(path: &Path, select: &Select, on_demand: bool) -> Result<Pag
     builder.notes.splice(0..0, notes);
     let live: Option<Box<dyn LiveParts>> =
         if on_demand { Some(Box::new(LiveRun::of(places, builder.rows_of_calls()))) } else { None };
-    builder.finish(path, live)
+    builder.finish(path, live, language.unwrap_or_default())
 }
 
 #[derive(Default)]
@@ -86,6 +93,8 @@ struct RunBuilder {
     lacks_details: bool,
     /// Elements that may still be measured.
     left: u64,
+    /// Tensors of floats of which it is not known whether all elements are finite.
+    unmeasured: u64,
     notes: Vec<String>,
 }
 
@@ -145,6 +154,7 @@ impl RunBuilder {
         self.mark(number, step, place, &reading.calls);
         self.rows.push(reading.calls.iter().map(|call| (call.row, call.rows)).collect());
         self.rows_in_all += reading.rows;
+        self.unmeasured += reading.unmeasured;
         self.is_saved &= reading.calls.iter().all(|call| call.kind == CallKind::Saved);
         self.ranks.push(manifest::rank(step, place, several, &opened.rank, &reading, has_flow));
         for problem in opened.rank.problems().listed() {
@@ -159,8 +169,10 @@ impl RunBuilder {
         for (at, call) in calls.iter_mut().enumerate() {
             let key = (step.number, place.name.clone(), call.name.clone());
             let mut found = Vec::new();
-            if let Some(text) = self.origins.get(&key) {
-                found.push((RunFindingKind::NotFinite, None, text.clone()));
+            match self.origins.get(&key) {
+                Some(text) => found.push((RunFindingKind::NotFinite, None, text.clone())),
+                // No call made what a checkpoint holds.
+                None => found.extend(call.holds_non_finite()),
             }
             found.extend(call.findings());
             found.extend(standing_out.get(&at).cloned());
@@ -210,7 +222,12 @@ impl RunBuilder {
         self.rows.clone()
     }
 
-    fn finish(mut self, path: &Path, live: Option<Box<dyn LiveParts>>) -> Result<Page, PageError> {
+    fn finish(
+        mut self,
+        path: &Path,
+        live: Option<Box<dyn LiveParts>>,
+        language: Language,
+    ) -> Result<Page, PageError> {
         let charts = [
             ("loss", "Loss by step", false, &self.trends.losses),
             ("all_gradients", "Norm of all gradients by step", true, &self.trends.all_gradients),
@@ -231,9 +248,15 @@ impl RunBuilder {
             self.parts.add_json("heat", &self.marks.heat(&FINDINGS.map(RunFindingKind::word)))?;
         }
         self.findings.sort_by_key(|finding| (finding.kind, finding.rank, finding.call));
-        let missing = (live.is_none() && self.lacks_details)
-            .then_some("Values of tensors are stored for the calls most likely to be looked at.");
-        let mut about = manifest::manifest(path, self.ranks, &self.columns, &self.findings, self.is_saved);
+        let missing = (live.is_none() && self.lacks_details).then_some(
+            "Values are stored for what is most likely to be looked at; `ulpscope view` shows all of them.",
+        );
+        let noun = match self.is_saved {
+            true => Noun::of_saved(&path.display().to_string(), self.marks.names.iter().map(String::as_str)),
+            false => Noun::Call,
+        };
+        let about = manifest::RunAbout { path, noun, language, unmeasured: self.unmeasured };
+        let mut about = manifest::manifest(&about, self.ranks, &self.columns, &self.findings);
         about["counts"] = json!({ "rows": self.rows_in_all });
         about["heat"] = json!(has_heat);
         about["trends"] = Json::Array(trends);

@@ -5,7 +5,7 @@ use ulpscope_formats::json::Json;
 use ulpscope_kernels::{Stats, Threads, stats};
 use ulpscope_tensor::Scalar;
 
-/// Elements of all tensors of a page that are measured; later ones have recorded numbers alone.
+/// Elements of all tensors of a page that are measured; later ones have recorded numbers alone, if there are any.
 pub(super) const MAX_MEASURED: u64 = 1 << 30;
 
 /// Numbers of a tensor. What is not known is missing.
@@ -30,7 +30,9 @@ impl TensorNumbers {
         let limit = tensor.dtype().and_then(|dtype| dtype.encoding().float_limits()).map(|limits| limits.max);
         let count = tensor.count();
         let mut numbers = TensorNumbers { count, limit, ..TensorNumbers::recorded(tensor) };
-        if tensor.is_blank || !tensor.has_data() || count.is_none_or(|count| count > *left) {
+        // Without recorded numbers nothing else says whether all elements are finite, as in a checkpoint.
+        let is_over_limit = numbers.nan.is_some() && count.is_none_or(|count| count > *left);
+        if tensor.is_blank || !tensor.has_data() || is_over_limit {
             return numbers;
         }
         let Ok(Some(elements)) = rank.tensor(tensor) else { return numbers };
@@ -80,6 +82,11 @@ impl TensorNumbers {
             zeros: all_zero,
             ..TensorNumbers::default()
         }
+    }
+
+    /// Whether it is not known that all its elements are finite, or how many are not.
+    pub(super) fn is_unmeasured(&self) -> bool {
+        self.limit.is_some() && self.count.is_some_and(|count| count > 0) && self.nan.is_none()
     }
 
     /// The largest magnitude.

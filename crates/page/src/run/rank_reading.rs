@@ -59,6 +59,8 @@ impl RunCall {
 pub(super) struct RankReading {
     pub(super) calls: Vec<RunCall>,
     pub(super) rows: u64,
+    /// Tensors of floats of which it is not known whether all elements are finite.
+    pub(super) unmeasured: u64,
 }
 
 impl RankReading {
@@ -74,6 +76,7 @@ impl RankReading {
         let headings = COLUMNS.map(|(name, _)| name.to_owned());
         let mut chunks = RowChunks::of(number, columns, parts);
         let mut calls = Vec::with_capacity(rank.calls().len());
+        let mut unmeasured = 0;
         for at in 0..rank.calls().len() {
             let (name, parent, stack) = (rank.name(at), rank.parent(at), rank.stack(at));
             let code = stack
@@ -101,15 +104,16 @@ impl RankReading {
                     Content::Tensor(tensor) => Some(TensorNumbers::of(rank, tensor, left)),
                     _ => None,
                 };
+                unmeasured += u64::from(numbers.is_some_and(|numbers| numbers.is_unmeasured()));
                 call.take(entry, numbers);
                 let module = parent.as_deref().filter(|_| place == 0);
                 let texts = Texts::of(entry, module, call.code.as_deref().filter(|_| place == 0));
-                chunks.push(&headings, &texts.row(&call.name, numbers.unwrap_or_default()));
+                chunks.push(&headings, &texts.row(&call.name, numbers.unwrap_or_default()).as_slice());
             }
             call.rows = chunks.rows - call.row;
             calls.push(call);
         }
-        Ok(RankReading { calls, rows: chunks.finish()? })
+        Ok(RankReading { calls, rows: chunks.finish()?, unmeasured })
     }
 
     /// The numbers of calls, those with findings first.

@@ -287,6 +287,23 @@ impl Recorder {
         self.record_saved(py, name, number, value)
     }
 
+    /// Whether the elements of a tensor are those that a recorded call returned: nothing else wrote into it since.
+    fn is_as_returned(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let source = self.flow.source(&self.tensor(tensor))?;
+        Ok(self.recording.plan.sees_apis() && source.is_some_and(|source| source.contains(".output.")))
+    }
+
+    /// Whether no recorded call of this step wrote into a parameter or buffer.
+    fn is_untouched(&self, origin: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let source = self.flow.source(&self.tensor(origin))?;
+        Ok(source.is_none_or(|source| !source.contains(".output.") && !source.contains(".input.")))
+    }
+
+    /// Records what a step leaves behind: `what` says what these tensors are, which have names.
+    fn step_end(&self, py: Python<'_>, what: &str, number: u64, tensors: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.record_step_end(py, (what, number), tensors)
+    }
+
     /// Adds a note to the ledger.
     fn note(&self, text: String) {
         if self.is_own_process() {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 /// Kinds of columns.
 const DICTIONARY: u8 = 0;
@@ -143,13 +143,39 @@ fn dictionary(texts: Vec<String>, values: &[Stored]) -> Vec<u8> {
         codes.push(code);
     }
     let mut bytes = header(DICTIONARY, false, values.len());
-    bytes.extend(json!({ "values": entries, "codes": codes }).to_string().into_bytes());
+    // Not as one value: a code of each of a million calls would be one.
+    bytes.extend(b"{\"values\":");
+    bytes.extend(Json::Array(entries).to_string().into_bytes());
+    bytes.extend(b",\"codes\":[");
+    for (at, code) in codes.into_iter().enumerate() {
+        if at > 0 {
+            bytes.push(b',');
+        }
+        push_digits(code, &mut bytes);
+    }
+    bytes.extend(b"]}");
     bytes
+}
+
+fn push_digits(mut number: usize, bytes: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    bytes.extend(&digits[at..]);
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
 
     use super::*;
 

@@ -14,7 +14,7 @@ const PARTS: &str = "<!--ulpscope:parts-->";
 pub enum NoPage {
     /// It was not there when this program was built.
     #[error(
-        "this build of ulpscope has no page: install Node.js 20 or newer with npm, run `make web` in its source, and build it \
+        "this build of ulpscope has no page: install Node.js 20.19 or newer with npm, run `make web` in its source, and build it \
          again; wheels have the page"
     )]
     NotBuilt,

@@ -19,6 +19,7 @@ mod csv_reader;
 mod error;
 mod format;
 pub(crate) mod formula;
+mod index;
 mod row;
 pub(crate) mod value;
 mod workbook;
@@ -31,6 +32,7 @@ use std::path::Path;
 
 pub use error::SheetError;
 pub use format::{SheetFormat, SheetWriter};
+pub use index::{IndexedRow, IndexedRowReceiver, SheetIndex};
 pub use row::SheetRow;
 
 use builder::Builder;

@@ -35,7 +35,11 @@ impl<'a> Value<'a> {
             Cell::Complex(..) | Cell::List(_) | Cell::Index { .. } | Cell::Record(_) => {
                 let mut text = String::new();
                 push_python(cell, &mut text);
-                Value::Text(Cow::Owned(escape::sheet(&text).into_owned()))
+                let escaped = match escape::sheet(&text) {
+                    Cow::Borrowed(_) => None,
+                    Cow::Owned(escaped) => Some(escaped),
+                };
+                Value::Text(Cow::Owned(escaped.unwrap_or(text)))
             }
         }
     }
@@ -55,7 +59,9 @@ fn push_python(cell: &Cell, out: &mut String) {
     match cell {
         Cell::Missing => out.push_str("None"),
         Cell::Text(text) => push_quoted(text, out),
-        Cell::Int(value) => out.push_str(&value.to_string()),
+        Cell::Int(value) => {
+            let _ = write!(out, "{value}");
+        }
         Cell::Number(value) | Cell::Exact(value) | Cell::Share(value) => {
             out.push_str(&python_float_repr(*value));
         }

@@ -9,20 +9,25 @@ mod english;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use ulpscope_compare::{Agreement, Class, Paired, Proof};
+use ulpscope_report::format_count;
 
+use crate::deviating::Deviating;
 use crate::statement::{Heading, Statement};
 
 /// The environment variable that names the language.
 pub const VARIABLE: &str = "ULPSCOPE_LANG";
 
 /// A language of explanations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Language {
     /// English.
     #[default]
+    #[serde(rename = "en")]
     English,
     /// Simplified Chinese.
+    #[serde(rename = "zh")]
     Chinese,
 }
 
@@ -174,6 +179,13 @@ pub enum SummaryLine<'a> {
     CallsByPartTitle(Parts, usize),
     /// The title of the table of what has no counterpart.
     UnpairedTitle(usize),
+    /// Ranks that are unlike most ranks of their step, and how many more.
+    Deviating {
+        /// The first of them.
+        shown: &'a [Deviating],
+        /// How many more.
+        more: usize,
+    },
     /// A file was written.
     Wrote(String),
 }
@@ -189,6 +201,11 @@ fn shortened(reason: String) -> String {
     }
 }
 
+/// A count, thousands grouped.
+fn counted(count: impl TryInto<u64>) -> String {
+    format_count(count.try_into().unwrap_or(u64::MAX))
+}
+
 /// How many times as large: three digits, thousands grouped.
 fn times(factor: f64) -> String {
     const GROUPED: std::ops::Range<f64> = 1e3..1e12;
@@ -196,15 +213,7 @@ fn times(factor: f64) -> String {
     let Some(rounded) = short.parse::<f64>().ok().filter(|rounded| GROUPED.contains(rounded)) else {
         return short;
     };
-    let text = format!("{rounded:.0}");
-    let mut grouped = String::new();
-    for (position, digit) in text.chars().enumerate() {
-        if position > 0 && (text.len() - position).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    format_count(rounded as u64)
 }
 
 /// Whether the target has the larger own error, and how many times that of the golden, or the other way round; `None`

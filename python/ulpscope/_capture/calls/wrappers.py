@@ -37,6 +37,7 @@ def add_modules(patches: Patches, recorder: Recorder, switch: Switch, known: Mod
         if begun is None:
             output = original(self, *args, **kwargs)
             known.watch(self)
+            known.returned(self, output)
             return output
         try:
             output = original(self, *args, **kwargs)

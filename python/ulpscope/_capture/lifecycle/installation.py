@@ -151,6 +151,7 @@ class Installation:
             # Records complete calls, which may raise if the user asked for that.
             self._flush_collectives()
             self._exchanged.record()
+            self._known.end_step()
         finally:
             self._take_away()
 
@@ -173,6 +174,7 @@ class Installation:
         """Restarts the counts of parameters."""
         self._flush_collectives()
         self._exchanged.record()
+        self._known.end_step()
         self._known.next_step()
         self.has_backward = False
 

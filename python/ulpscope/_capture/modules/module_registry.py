@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.nn.parameter import is_lazy
 from ulpscope._capture.lifecycle.failures import Failures
 from ulpscope._capture.modules import models
 from ulpscope._capture.modules.parameter_hooks import ParameterHook
+from ulpscope._capture.modules.step_ends import StepEnds
 from ulpscope._capture.settings import Settings
 from ulpscope._capture.settings.patterns import Patterns
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ulpscope")
 
 _LATE = "a parameter had its gradient before it was known that it is trained: that is not recorded"
+
+# Stands for the class of a model, in the name of the gradients of its own parameters.
+_ROOT = "Module"
 
 # Parameters by their names in a module, each with a function that removes its hook.
 Watched = dict[str, tuple[weakref.ref[torch.Tensor], ParameterHook | None]]
@@ -41,6 +45,8 @@ class _Known:
         self.reference = reference
         # Its name; None for a root, which is not recorded as a call.
         self.base = base
+        # The name that the gradients of its parameters have.
+        self.gradient_base = base
         # Of a root: the prefix of the names in it, and the addresses of its modules.
         self.prefix: str | None = None
         self.parts: list[int] = []
@@ -73,6 +79,8 @@ class ModuleRegistry:
         self._outside: dict[int, weakref.ref[torch.nn.Module]] = {}
         self._discovered = 0
         self._discovers = False
+        self._ends = StepEnds(recorder)
+        self._sees_ends = self._has_calls and settings.layout == "msprobe"
         # How many gradients each parameter has received in this step.
         self._fired: dict[tuple[str, str], int] = {}
         # Parameters whose gradients have changed since they were recorded as the optimizer gets them.
@@ -91,6 +99,7 @@ class ModuleRegistry:
         for known in modules:
             known.remove_hooks()
         self._outside.clear()
+        self._ends.clear()
         self._discovered = 0
 
     def next_step(self) -> None:
@@ -118,6 +127,30 @@ class ModuleRegistry:
         for address in known.parts:
             self._watch_at(address)
 
+    def returned(self, module: torch.nn.Module, output: Any) -> None:
+        """Called after a module has returned that is no recorded call: the model itself, or part of none."""
+        known = self.modules.get(id(module))
+        if self._sees_ends and known is not None and known.prefix is not None:
+            self._hold_back(lambda: self._ends.returned(output))
+
+    def end_step(self) -> None:
+        """Records what the step leaves in what its models returned, and in their buffers."""
+        if self._sees_ends:
+            self._hold_back(lambda: self._ends.end_step(self._buffers()))
+
+    def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for known in list(self.modules.values()):
+            root = known.reference()
+            if known.prefix is not None and root is not None:
+                inner = known.prefix.removeprefix("Module.")
+                yield from ((f"{inner}{path}", buffer) for path, buffer in root.named_buffers())
+
+    def _hold_back(self, record: Callable[[], None]) -> None:
+        try:
+            record()
+        except Exception as error:
+            self._failures.hold_back("what the step leaves", error)
+
     def record_exchanged(self) -> None:
         """Records the gradients that lie in parameters after a backward pass, as an optimizer gets them."""
         if not self._unexchanged:
@@ -125,9 +158,13 @@ class ModuleRegistry:
         for known in list(self.modules.values()):
             for name, (reference, handle) in list((known.watched or {}).items()):
                 parameter = reference()
-                if handle is None or parameter is None or (known.base, name) not in self._unexchanged:
+                if (
+                    handle is None
+                    or parameter is None
+                    or (known.gradient_base, name) not in self._unexchanged
+                ):
                     continue
-                base = str(known.base)
+                base = str(known.gradient_base)
                 self._unexchanged.discard((base, name))
                 with torch._C.DisableTorchFunction():
                     gradient = parameter.grad
@@ -135,7 +172,7 @@ class ModuleRegistry:
                     number = self._fired[base, name]
                     self._fired[base, name] = number + 1
                     path = base.removeprefix("Module.").rpartition(".")[0]
-                    source = f"gradient:{path}.{name}"
+                    source = f"gradient:{path}.{name}" if path else f"gradient:{name}"
                     self._recorder.parameter_gradient(base, name, number, gradient, source)
 
     def _place(self, module: torch.nn.Module) -> None:
@@ -174,6 +211,10 @@ class ModuleRegistry:
             # Modules that are called later, such as losses, are not models.
             if self._level == "L0" and self._discovered <= 1:
                 _log.warning("%s; its API calls are recorded at levels L1 and mix", note)
+        if self._watches and known.watched is None and known.base is None:
+            # Its parameters have gradients, though it is no call. Ports have models of different classes.
+            known.gradient_base = f"{prefix}{_ROOT}"
+            known.watched = {}
         for path, base, module in parts:
             part = self._know(module, base)
             is_selected = base is not None and self._selected.matches(f"{inner}{path}")
@@ -183,11 +224,12 @@ class ModuleRegistry:
                 part.watched = {}
         for origin, tensor in models.named_tensors(prefix, root):
             self._recorder.add_origin(tensor, origin)
-        for address in known.parts:
+        for address in (id(root), *known.parts):
             self._watch_at(address)
 
     def let_go(self, *parameters: Any) -> None:
         """Forgets parameters that are about to be swapped with others. They are checked again later."""
+        self._ends.let_go(*parameters)
         for known in self.modules.values():
             watched = known.watched or {}
             for name, (reference, handle) in list(watched.items()):
@@ -206,7 +248,7 @@ class ModuleRegistry:
             self._outside.pop(address, None)
             self._recorder.add_module(module, None, False, False)
         elif base is not None:
-            known.base = base
+            known.base = known.gradient_base = base
         return known
 
     def _forget(self, address: int) -> None:
@@ -232,9 +274,9 @@ class ModuleRegistry:
                     continue
                 before = watched.get(name)
                 if before is None or before[0]() is not parameter:
-                    self._watch_parameter(watched, str(known.base), name, parameter, is_late)
+                    self._watch_parameter(watched, str(known.gradient_base), name, parameter, is_late)
         except Exception as error:
-            self._failures.hold_back(f"the parameters of {known.base}", error)
+            self._failures.hold_back(f"the parameters of {known.gradient_base}", error)
 
     def _watch_parameter(
         self, watched: Watched, base: str, name: str, parameter: torch.Tensor, is_late: bool

@@ -11,18 +11,15 @@ use ulpscope_dump::{Content, Entry, Rank};
 use super::super::extent::extent;
 use super::super::measure::{State, measure};
 use super::super::observed::place;
-use super::likeness::{SENTINEL, distance};
+use super::super::thresholds::correspondence::{ROUNDED_NORM, WIDEST};
+use super::super::thresholds::final_results::ALLOWED;
+use super::super::thresholds::sentinels::GAP;
+use super::likeness::distance;
 use super::program::{Program, Value};
 use crate::style::Side;
 
-/// How many times the accumulated rounding two values may be apart: as final results may (`final_results.rs`).
-const ALLOWED: f64 = 3.0;
-
 /// Values that look the same whose elements are compared; more are alike for being nearly constant.
 const MOST_COMPARED: usize = 8;
-
-/// A norm may have been rounded when it was recorded.
-const ROUNDED: f64 = 1.01;
 
 /// The values of two programs, and which of them have a counterpart.
 pub(super) struct Counterparts<'a> {
@@ -35,6 +32,8 @@ pub(super) struct Counterparts<'a> {
     /// What elements say of values that have one.
     refuted: RefCell<HashMap<(usize, usize), bool>>,
     limit: f64,
+    /// How far apart two runs of one program are.
+    pub(super) noise: f64,
     /// By side: the largest square of accumulated rounding, if the statistics of all values are such that values which are
     /// alike have norms that are.
     largest_squares: [Option<f64>; 2],
@@ -45,7 +44,11 @@ type Likes = (u64, Option<Option<u32>>);
 
 impl<'a> Counterparts<'a> {
     /// `limit`: how far apart two values may be whatever rounding explains.
-    pub(super) fn of(programs: [&'a Program; 2], ranks: [&'a Rank; 2], limit: f64) -> Counterparts<'a> {
+    pub(super) fn of(
+        programs: [&'a Program; 2],
+        ranks: [&'a Rank; 2],
+        (limit, noise): (f64, f64),
+    ) -> Counterparts<'a> {
         let mut found = Counterparts {
             programs,
             ranks,
@@ -53,6 +56,7 @@ impl<'a> Counterparts<'a> {
             nearest: programs.map(|program| vec![None; program.values.len()]),
             refuted: RefCell::default(),
             limit,
+            noise,
             largest_squares: programs.map(largest_square),
         };
         for side in [Side::Target, Side::Golden] {
@@ -65,12 +69,18 @@ impl<'a> Counterparts<'a> {
 
     /// Whether elements say that a value has a counterpart, and not statistics alone, which do not see other places.
     pub(super) fn is_sure(&self, side: Side, value: usize) -> bool {
+        self.by_elements(side, value).any(|agrees| agrees == Some(true))
+    }
+
+    /// Whether elements agree with those of each value that looks the same in the same shape; nothing, where a side has
+    /// none.
+    fn by_elements(&self, side: Side, value: usize) -> impl Iterator<Item = Option<bool>> {
         let one = &self.programs[side as usize].values[value];
         let others = &self.programs[1 - side as usize].values;
         let alike = self.alike(side, value).into_iter().filter(|&other| others[other].shape == one.shape);
-        alike.take(MOST_COMPARED).any(|other| {
+        alike.take(MOST_COMPARED).map(move |other| {
             let pair = if side == Side::Target { [value, other] } else { [other, value] };
-            self.elements(pair).is_some_and(|error| error <= self.allowed(one, &others[other]))
+            self.elements(pair).map(|error| error <= self.allowed(one, &others[other]))
         })
     }
 
@@ -79,12 +89,41 @@ impl<'a> Counterparts<'a> {
         if target.unit == 0.0 && golden.unit == 0.0 {
             return 0.0;
         }
-        self.limit.max(ALLOWED * target.square.max(golden.square).sqrt())
+        self.limit.max(ALLOWED.get() * target.square.max(golden.square).sqrt())
     }
 
     /// Whether the other program computes a value, too.
     pub(super) fn has(&self, side: Side, value: usize) -> bool {
         self.nearest[side as usize][value].is_some() && !self.is_refuted(side, value)
+    }
+
+    /// Whether the other program computes a value, too, and does not write into it afterwards.
+    pub(super) fn stands(&self, side: Side, value: usize) -> bool {
+        let others = &self.programs[1 - side as usize].values;
+        self.has(side, value)
+            && self.alike(side, value).into_iter().any(|other| !others[other].is_overwritten)
+    }
+
+    /// Whether the two programs compute in the same dtype, from parameters of the same.
+    pub(super) fn has_same_dtypes(&self) -> bool {
+        let [one, other] = self.programs.map(|program| {
+            let stored = program.weights.values().map(|weight| weight.unit).fold(0.0, f64::max);
+            (program.unit, stored)
+        });
+        one == other
+    }
+
+    /// Two values, by their numbers.
+    pub(super) fn pair(&self, [target, golden]: [usize; 2]) -> [&Value; 2] {
+        [&self.programs[0].values[target], &self.programs[1].values[golden]]
+    }
+
+    /// How many elements of two exact values differ; nothing, where a side has no elements.
+    pub(super) fn differing_elements(&self, [target, golden]: [usize; 2]) -> Option<f64> {
+        let [one, other] = [self.entry(Side::Target, target)?, self.entry(Side::Golden, golden)?];
+        let measured = measure((self.ranks[0], &one), (self.ranks[1], &other));
+        let comparison = measured.comparison.as_ref()?;
+        Some(if matches!(measured.state, State::Equal) { 0.0 } else { comparison.over_tolerance as f64 })
     }
 
     /// The values of the other program that look the same, the most alike first.
@@ -115,40 +154,32 @@ impl<'a> Counterparts<'a> {
     }
 
     /// How many times smaller the norm of a value may be that is alike. How far apart two values may be is not known before both
-    /// are: a quarter is more than any; and beside sentinels, norms say nothing.
+    /// are; and beside sentinels, norms say nothing.
     fn least_norm(&self, side: Side, one: &Value) -> f64 {
-        const WIDEST: f64 = 0.25;
-        let Some(square) = self.largest_squares[1 - side as usize] else { return 1.0 - WIDEST };
+        let widest = WIDEST.get();
+        let Some(square) = self.largest_squares[1 - side as usize] else { return 1.0 - widest };
         let [max, min, ..] = one.numbers;
         // No smallest element within such norms is a sentinel beside this largest one.
         let has_sentinels =
-            max.is_none_or(|max| SENTINEL * max.abs() * (1.0 - WIDEST) <= ROUNDED * norm(one));
-        if has_sentinels || min.is_none_or(|min| !min.is_finite() || min.abs() > ROUNDED * norm(one)) {
-            return 1.0 - WIDEST;
+            max.is_none_or(|max| GAP.get() * max.abs() * (1.0 - widest) <= ROUNDED_NORM.get() * norm(one));
+        if has_sentinels
+            || min.is_none_or(|min| !min.is_finite() || min.abs() > ROUNDED_NORM.get() * norm(one))
+        {
+            return 1.0 - widest;
         }
-        let allowed = self.limit.max(ALLOWED * one.square.max(square).sqrt());
+        let allowed = self.limit.max(ALLOWED.get() * one.square.max(square).sqrt());
         // A little more, for the roundings of comparing.
-        1.0 - (allowed * 1.001 + 1e-12).min(WIDEST)
+        1.0 - (allowed * 1.001 + 1e-12).min(widest)
     }
 
-    /// Whether elements show that a value has no counterpart: all that look the same in its shape are others.
+    /// Whether elements show that a value has no counterpart: all that look the same in its shape differ.
     fn is_refuted(&self, side: Side, value: usize) -> bool {
         let key = (side as usize, value);
         if let Some(&known) = self.refuted.borrow().get(&key) {
             return known;
         }
-        let one = &self.programs[side as usize].values[value];
-        let others = &self.programs[1 - side as usize].values;
-        let same_shape =
-            self.alike(side, value).into_iter().filter(|&other| others[other].shape == one.shape);
-        let compared: Vec<Option<bool>> = same_shape
-            .take(MOST_COMPARED)
-            .map(|other| {
-                let pair = if side == Side::Target { [value, other] } else { [other, value] };
-                self.elements(pair).map(|error| error <= self.allowed(one, &others[other]))
-            })
-            .collect();
-        let refuted = !compared.is_empty() && compared.iter().all(|agrees| *agrees == Some(false));
+        let mut compared = self.by_elements(side, value).peekable();
+        let refuted = compared.peek().is_some() && compared.all(|agrees| agrees == Some(false));
         self.refuted.borrow_mut().insert(key, refuted);
         refuted
     }
@@ -188,7 +219,7 @@ fn largest_square(program: &Program) -> Option<f64> {
         let [max, min, _, norm] = value.numbers;
         // One without a norm is found by none that has one.
         let Some(norm) = norm else { return true };
-        max.is_none() || min.is_some_and(|min| !min.is_finite() || min.abs() <= ROUNDED * norm)
+        max.is_none() || min.is_some_and(|min| !min.is_finite() || min.abs() <= ROUNDED_NORM.get() * norm)
     };
     let values = &program.values;
     let largest = || values.iter().map(|value| value.square).fold(0.0, f64::max);

@@ -37,6 +37,8 @@ pub(in super::super) struct Cut {
     pub(in super::super) after: Vec<[usize; 2]>,
     /// The calls at its end.
     pub(in super::super) before: [usize; 2],
+    /// The side whose results there are NaN or infinite, if the other's are not.
+    pub(in super::super) non_finite: Option<Side>,
     /// How far apart their results are, and may be.
     pub(in super::super) error: f64,
     pub(in super::super) allowed: f64,
@@ -97,6 +99,13 @@ pub(super) fn find(
         growth: partner.filter(|_| is_of_both).map(|partner| growth(counterparts, [first, partner])),
         after: ours.after(counterparts),
         before: [one.call, other.call],
+        non_finite: match [one, other]
+            .map(|value| value.numbers.iter().flatten().all(|number| number.is_finite()))
+        {
+            [false, true] => Some(Side::Target),
+            [true, false] => Some(Side::Golden),
+            _ => None,
+        },
         error: apart,
         allowed: counterparts.allowed(one, other),
     })
@@ -159,7 +168,8 @@ struct Part<'a> {
 
 impl<'a> Part<'a> {
     fn of(program: &'a Program, values: &'a BTreeSet<usize>) -> Part<'a> {
-        let calls = program.calls_of(values.iter().copied());
+        let mut calls = program.calls_of(values.iter().copied());
+        calls.retain(|&call| !program.is_step_end[call]);
         let depends_on_parameters = calls.iter().any(|&call| program.depends_on_parameters(call));
         Part { program, values, calls, depends_on_parameters }
     }

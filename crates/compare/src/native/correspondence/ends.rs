@@ -1,17 +1,35 @@
-//! Final results: what the outermost modules return, a loss, and the gradients of parameters.
+//! Whether two programs end in the same: values, decisions, buffers, and gradients of parameters.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::super::final_results::StatisticBounds;
+use super::super::thresholds::conclude::NEAR_A_TIE;
+use super::super::thresholds::final_results::ALLOWED;
 use super::counterparts::Counterparts;
-use super::likeness::distance;
-use super::program::Weight;
+use super::gradients::Gradients;
+use super::likeness::{distance, extremes_apart, sums_apart};
+use super::program::{Program, Value, Weight};
 use crate::style::Side;
 
-/// How many times the accumulated rounding gradients of parameters may be apart: as in `final_results.rs`.
-const ALLOWED_IN_GRADIENTS: f64 = 32.0;
+/// A final result that is no value of the forward pass, and that differs.
+#[derive(Clone, Debug)]
+pub(in super::super) struct EndApart {
+    pub(in super::super) what: EndKind,
+    /// Relative to its size.
+    pub(in super::super) error: f64,
+    pub(in super::super) allowed: f64,
+}
 
-/// A gradient so many times smaller than the largest may be zero except for rounding, such as that of a bias of keys.
-const CANCELS: f64 = 30.0;
+/// Which final result.
+#[derive(Clone, Debug)]
+pub(in super::super) enum EndKind {
+    /// The gradient of a parameter, by its name in the target.
+    Gradient(String),
+    /// What is left in a buffer, by its name in the target.
+    Buffer(String),
+    /// What a call of one side returned or wrote, which differs or has nothing on the other side to be compared with.
+    Value(Side, usize),
+}
 
 /// What the final results say.
 pub(super) struct Ends {
@@ -19,40 +37,220 @@ pub(super) struct Ends {
     pub(super) differing: Vec<[usize; 2]>,
     /// Whether there are final results, and all that could be compared agree, gradients among them.
     pub(super) agree: bool,
+    /// What differs and is no pair of values.
+    pub(super) apart: Option<EndApart>,
+    /// Where some differ by statistics alone: the relative error of elements below which nothing may show.
+    pub(super) hidden: Option<f64>,
 }
 
 pub(super) fn compare(counterparts: &Counterparts<'_>, weights: &[(&str, &str)], limit: f64) -> Ends {
     let [target, golden] = counterparts.programs;
-    let (mut differing, mut agreeing, mut is_clear) = (Vec::new(), 0, false);
-    for &end in &target.ends {
+    let Last { mut differing, agreeing, mut is_clear, apart, hidden } = last_values(counterparts);
+    let mut agreeing = agreeing;
+    let ends: Vec<usize> = golden.ends.last.iter().chain(&golden.ends.passed).copied().collect();
+    for &end in &target.ends.passed {
         if counterparts.has(Side::Target, end) {
             agreeing += 1;
             is_clear |= !may_be_elsewhere(counterparts, end);
-            continue;
-        }
-        let value = &target.values[end];
-        let same_count = golden.ends.iter().filter(|&&other| golden.values[other].count == value.count);
-        let nearest = same_count.min_by(|&&one, &&other| {
-            let apart = |other: usize| distance(value.count, &value.numbers, &golden.values[other].numbers);
-            let [one, other] = [one, other].map(|other| apart(other).unwrap_or(f64::INFINITY));
-            one.total_cmp(&other)
-        });
-        if let Some(&nearest) = nearest {
+        } else if let Some(nearest) = nearest(&target.values[end], golden, &ends) {
             differing.push([end, nearest]);
         }
     }
-    let gradients = gradients_agree(counterparts, weights, limit);
+    let gradients = Gradients::of(counterparts.programs, weights, limit);
     // Other inputs lead to other results, and pieces of a batch to a part of them each: gradients, which are sums over
     // all, tell more.
-    let is_cut_up = target.ends.len() != golden.ends.len() && gradients == Some(true);
+    let is_cut_up = target.ends.count() != golden.ends.count() && gradients.agree();
     if !differing.is_empty() && (is_cut_up || !same_inputs(counterparts)) {
-        return Ends { differing: Vec::new(), agree: gradients == Some(true) };
+        return Ends { differing: Vec::new(), agree: gradients.agree(), apart: gradients.apart, hidden };
     }
     // A backward pass of which no gradient could be compared says nothing.
-    let is_seen = gradients.is_some() || !target.has_backward && !golden.has_backward;
+    let is_seen = gradients.are_compared || !(target.has_backward && golden.has_backward);
+    let apart = gradients.apart.clone().or(buffers(counterparts, limit)).or(apart);
     // What is computed from a final result, such as a loss or gradients, shows whether elements are in their places.
-    let agree = agreeing > 0 && (is_clear || gradients == Some(true)) && is_seen && gradients != Some(false);
-    Ends { differing, agree }
+    let agree = agreeing > 0 && (is_clear || gradients.agree()) && is_seen && apart.is_none();
+    Ends { differing, agree, apart, hidden }
+}
+
+/// What the last values of both sides say.
+struct Last {
+    differing: Vec<[usize; 2]>,
+    agreeing: usize,
+    is_clear: bool,
+    apart: Option<EndApart>,
+    hidden: Option<f64>,
+}
+
+/// Pairs the last values of two programs by content. Two that are left over and of one size are two results that differ,
+/// unless the other program computes both of them, too, and uses them.
+fn last_values(counterparts: &Counterparts<'_>) -> Last {
+    let [target, golden] = counterparts.programs;
+    let mut found = Last { differing: Vec::new(), agreeing: 0, is_clear: false, apart: None, hidden: None };
+    let mut theirs: BTreeSet<usize> = golden.ends.last.iter().copied().collect();
+    let ends: Vec<usize> = golden.ends.last.iter().chain(&golden.ends.passed).copied().collect();
+    let mut ours = Vec::new();
+    for &one in &target.ends.last {
+        match theirs.iter().copied().find(|&other| is_same(counterparts, [one, other])) {
+            Some(other) => {
+                theirs.remove(&other);
+                found.agreeing += 1;
+                found.compare_statistics(counterparts, [one, other]);
+                found.is_clear |= is_decision(&target.values[one]) || !may_be_elsewhere(counterparts, one);
+            }
+            None => ours.push(one),
+        }
+    }
+    for one in ours {
+        let value = &target.values[one];
+        let is_there = counterparts.stands(Side::Target, one);
+        let open: Vec<usize> = theirs
+            .iter()
+            .copied()
+            .filter(|&other| !is_there || !counterparts.stands(Side::Golden, other))
+            .filter(|&other| is_decision(&golden.values[other]) == is_decision(value))
+            .collect();
+        if let Some(other) = nearest(value, golden, &open) {
+            theirs.remove(&other);
+            found.differing.push([one, other]);
+        } else if is_there {
+            found.agreeing += 1;
+            found.is_clear |= !may_be_elsewhere(counterparts, one);
+        } else if is_unexpected(target, one) {
+            found.miss(Side::Target, value.call);
+        } else if let Some(other) = nearest(value, golden, &ends).filter(|_| !is_decision(value)) {
+            // A result of a size that the other side ends in, too, may be what it should have computed.
+            found.differing.push([one, other]);
+        }
+    }
+    for other in theirs {
+        if is_unexpected(golden, other) && !counterparts.stands(Side::Golden, other) {
+            found.miss(Side::Golden, golden.values[other].call);
+        }
+    }
+    found
+}
+
+impl Last {
+    /// Compares sums and extremes where nothing else is known: sums are far nearer than elements may be.
+    fn compare_statistics(&mut self, counterparts: &Counterparts<'_>, pair: [usize; 2]) {
+        let [one, other] = counterparts.pair(pair);
+        if is_decision(one) || one.shape == other.shape && counterparts.elements(pair).is_some() {
+            return;
+        }
+        if one.numbers != other.numbers {
+            let hidden = counterparts.allowed(one, other);
+            self.hidden = Some(hidden.max(self.hidden.unwrap_or(0.0)));
+        }
+        // What a program was given in another dtype is shared by all elements.
+        let is_recast = one.unit != other.unit || !counterparts.has_same_dtypes();
+        let rounding = one.square.max(other.square).sqrt();
+        let given = if is_recast { rounding } else { counterparts.noise };
+        let bounds = StatisticBounds::of(rounding, given, one.count as f64);
+        let sums = sums_apart(one.count, &one.numbers, &other.numbers).map(|error| (error, bounds.sums));
+        let extremes = extremes_apart(&one.numbers, &other.numbers).map(|error| (error, bounds.extremes));
+        let mut far = [sums, extremes].into_iter().flatten().filter(|(error, allowed)| error > allowed);
+        if let Some((error, allowed)) = far.next() {
+            let what = EndKind::Value(Side::Target, one.call);
+            self.apart.get_or_insert(EndApart { what, error, allowed });
+        }
+    }
+
+    fn miss(&mut self, side: Side, call: usize) {
+        let what = EndKind::Value(side, call);
+        self.apart.get_or_insert(EndApart { what, error: f64::INFINITY, allowed: 0.0 });
+    }
+}
+
+/// Whether the other side must have a value: what a model returned, and what was written into at last and not seen.
+fn is_unexpected(program: &Program, value: usize) -> bool {
+    let is_unseen =
+        program.values[value].numbers == [None; 4] && program.operations[program.values[value].call].assigns;
+    is_unseen || program.ends.returned.values().any(|&returned| returned == value)
+}
+
+fn is_decision(value: &Value) -> bool {
+    value.unit == 0.0
+}
+
+/// Whether two last values are the same: floats within accumulated rounding, decisions as far as ties allow.
+fn is_same(counterparts: &Counterparts<'_>, pair: [usize; 2]) -> bool {
+    let [one, other] = counterparts.pair(pair);
+    if one.count != other.count || is_decision(one) != is_decision(other) {
+        return false;
+    }
+    if !is_decision(one) {
+        return counterparts.apart(pair) <= counterparts.allowed(one, other);
+    }
+    turned(counterparts, pair) <= allowed_to_turn(counterparts, pair)
+}
+
+/// How many decisions may differ: of floats that are apart by a share of their size, as many are so near to a tie.
+fn allowed_to_turn(counterparts: &Counterparts<'_>, pair: [usize; 2]) -> f64 {
+    let [one, other] = counterparts.pair(pair);
+    let (Some(ours), Some(theirs)) = (one.decided_from, other.decided_from) else { return 0.0 };
+    let [ours, theirs] = counterparts.pair([ours, theirs]);
+    (NEAR_A_TIE.get() * counterparts.allowed(ours, theirs) * one.count as f64).floor()
+}
+
+/// How many decisions differ; of statistics, how many at least.
+fn turned(counterparts: &Counterparts<'_>, pair: [usize; 2]) -> f64 {
+    let [one, other] = counterparts.pair(pair);
+    if one.shape == other.shape
+        && let Some(turned) = counterparts.differing_elements(pair)
+    {
+        return turned;
+    }
+    if one.numbers == other.numbers {
+        return 0.0;
+    }
+    let [[max, min, mean, _], [other_max, other_min, other_mean, _]] = [one.numbers, other.numbers];
+    let range = [max, other_max].into_iter().flatten().fold(f64::NEG_INFINITY, f64::max)
+        - [min, other_min].into_iter().flatten().fold(f64::INFINITY, f64::min);
+    let moved = mean.zip(other_mean).map_or(0.0, |(one, other)| (one - other).abs());
+    let least = if range > 0.0 { moved * one.count as f64 / range } else { 0.0 };
+    if least.is_finite() { least.max(1.0) } else { one.count as f64 }
+}
+
+/// Of some values of the golden, the one of the same number of elements that is nearest.
+fn nearest(value: &Value, golden: &Program, among: &[usize]) -> Option<usize> {
+    let apart = |other: usize| {
+        distance(value.count, &value.numbers, &golden.values[other].numbers).unwrap_or(f64::INFINITY)
+    };
+    let same_count = among.iter().copied().filter(|&other| golden.values[other].count == value.count);
+    same_count.min_by(|&one, &other| apart(one).total_cmp(&apart(other)))
+}
+
+/// The first buffer in which the two sides leave something else: by name, and else by content.
+fn buffers(counterparts: &Counterparts<'_>, limit: f64) -> Option<EndApart> {
+    let [target, golden] = counterparts.programs;
+    let squares = [target, golden].into_iter().flat_map(|program| &program.values).map(|value| value.square);
+    let allowed = limit.max(ALLOWED.get() * squares.fold(0.0, f64::max).sqrt());
+    let error = |one: usize, other: usize| counterparts.apart([one, other]);
+    let count = |program: &Program, value: usize| program.values[value].count;
+    let mut theirs: BTreeMap<&String, usize> =
+        golden.ends.buffers.iter().map(|(name, &value)| (name, value)).collect();
+    let mut ours: Vec<(&String, usize)> = Vec::new();
+    for (name, &one) in &target.ends.buffers {
+        match theirs.get(name).copied().filter(|&other| count(golden, other) == count(target, one)) {
+            Some(other) => {
+                theirs.remove(name);
+                let error = error(one, other);
+                if error > allowed {
+                    return Some(EndApart { what: EndKind::Buffer(name.clone()), error, allowed });
+                }
+            }
+            None => ours.push((name, one)),
+        }
+    }
+    for (name, one) in ours {
+        let like = theirs.iter().filter(|(_, other)| count(golden, **other) == count(target, one));
+        let nearest = like.map(|(name, &other)| (error(one, other), (*name).clone()));
+        let Some((error, other)) = nearest.min_by(|one, other| one.0.total_cmp(&other.0)) else { continue };
+        if error > allowed {
+            return Some(EndApart { what: EndKind::Buffer(name.clone()), error, allowed });
+        }
+        theirs.remove(&other);
+    }
+    None
 }
 
 /// Whether a final result may have its elements in other places, which statistics do not show: it was made by a call that
@@ -75,26 +273,4 @@ fn same_inputs(counterparts: &Counterparts<'_>) -> bool {
     });
     let [fewer, more] = if inputs[0].len() <= inputs[1].len() { [0, 1] } else { [1, 0] };
     inputs[fewer].is_subset(&inputs[more])
-}
-
-/// Whether gradients of parameters agree; nothing, where none is on both sides.
-fn gradients_agree(counterparts: &Counterparts<'_>, weights: &[(&str, &str)], limit: f64) -> Option<bool> {
-    let [target, golden] = counterparts.programs;
-    let squares = [target, golden].into_iter().flat_map(|program| &program.values).map(|value| value.square);
-    let most = squares.fold(0.0, f64::max);
-    let allowed = (ALLOWED_IN_GRADIENTS * most.sqrt()).max(limit);
-    let largest = target.gradients.values().map(size).filter(|size| size.is_finite()).fold(0.0, f64::max);
-    let both = weights.iter().filter_map(|(ours, theirs)| {
-        let (one, other) = (target.gradients.get(*ours)?, golden.gradients.get(*theirs)?);
-        let apart = distance(one.count, &one.numbers, &other.numbers)?;
-        let size = size(one).max(size(other));
-        let share = if largest > 0.0 { (CANCELS * size / largest).min(1.0) } else { 1.0 };
-        Some(apart * share <= allowed)
-    });
-    both.reduce(|one, other| one && other)
-}
-
-/// The root of the mean square.
-fn size(weight: &Weight) -> f64 {
-    weight.numbers[3].unwrap_or(0.0) / (weight.count.max(1) as f64).sqrt()
 }

@@ -11,19 +11,26 @@
 mod counterparts;
 mod cut;
 mod ends;
+mod final_values;
+mod gradients;
 mod likeness;
+mod pieces;
 mod program;
+mod slices;
 mod weights;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::flow::Calls;
+use super::limit::limit_of_unit;
+use super::thresholds::correspondence::{IN_COMMON, ON_THE_WAY};
+use crate::style::Side;
 use counterparts::Counterparts;
 pub(super) use cut::Cut;
+pub(super) use ends::{EndApart, EndKind};
+pub(super) use pieces::Pieces;
 use program::Program;
-
-/// A value that is apart by less than such a part of the final results is none that leads there.
-const ON_THE_WAY: f64 = 16.0;
+pub(super) use program::Weight;
 
 /// Two programs whose final results agree.
 #[derive(Clone, Debug)]
@@ -32,6 +39,18 @@ pub(super) struct Agreed {
     pub(super) ends: Vec<usize>,
     /// Parameters of the target and of the golden that the other side does not have with the same content.
     pub(super) other_weights: [Vec<String>; 2],
+    /// Where final results differ by rounding and only their statistics are known: the relative error of elements below
+    /// which nothing may show.
+    pub(super) hidden: Option<f64>,
+}
+
+/// Two programs that have next to nothing in common.
+#[derive(Clone, Debug)]
+pub(super) struct Unrelated {
+    /// Parameters of the target and of the golden.
+    pub(super) parameters: [u64; 2],
+    /// Those that have the same content.
+    pub(super) same: u64,
 }
 
 /// What two programs have in common.
@@ -41,17 +60,19 @@ pub(super) enum Correspondence {
     Agree(Agreed),
     /// Their final results differ, by what lies between values that agree and the first that do not.
     Differ(Box<Cut>),
-    /// Too little was recorded to tell, or what differs is not in the forward pass.
-    Open,
+    /// They have next to nothing in common.
+    Unrelated(Unrelated),
+    /// Too little was recorded to tell, or what differs is not in the forward pass: a gradient, a buffer.
+    Open(Option<EndApart>),
 }
 
 impl Correspondence {
-    /// `noise`: how far apart two runs of one program are.
-    pub(super) fn of(target: &Calls<'_>, golden: &Calls<'_>, noise: f64) -> Correspondence {
+    /// `noise`: how far apart two runs of one program are; `trained`: how far earlier steps may have taken parameters apart.
+    pub(super) fn of(target: &Calls<'_>, golden: &Calls<'_>, noise: f64, trained: f64) -> Correspondence {
         let mut programs = [target, golden].map(Program::of);
         let [ours, theirs] = &programs;
         let (our_weights, their_weights) = (ours.weights.clone(), theirs.weights.clone());
-        let weights = weights::same_weights(&our_weights, &their_weights);
+        let weights = weights::same_weights(&our_weights, &their_weights, trained);
         let numbered = || weights.iter().zip(0..);
         let labels: [HashMap<&str, u32>; 2] = [
             numbered().map(|(&(name, _), number)| (name, number)).collect(),
@@ -60,27 +81,87 @@ impl Correspondence {
         for (program, labels) in programs.iter_mut().zip(&labels) {
             program.number_stages(labels);
         }
-        // Of all digits, two thirds are kept: see `limit.rs`.
-        let unit = programs[0].unit.max(programs[1].unit);
-        let limit = libm::exp2(libm::log2(2.0 * unit) * 2.0 / 3.0).max(noise);
-        let counterparts =
-            |limit: f64| Counterparts::of([&programs[0], &programs[1]], [target.rank, golden.rank], limit);
+        let limit = limit(&programs, noise);
+        let counterparts = |limit: f64| {
+            Counterparts::of([&programs[0], &programs[1]], [target.rank, golden.rank], (limit, noise))
+        };
         let found = counterparts(limit);
-        let ends = ends::compare(&found, &weights, limit);
+        // Gradients of weights that one side keeps merged or folded are those of something else.
+        let same: Vec<(&str, &str)> = weights
+            .iter()
+            .copied()
+            .filter(|(one, other)| weights::is_same(&our_weights[*one], &their_weights[*other], trained))
+            .collect();
+        let ends = ends::compare(&found, &same, limit);
+        if !ends.agree && is_unrelated([our_weights.len(), their_weights.len()], same.len(), &found) {
+            let parameters = [our_weights.len() as u64, their_weights.len() as u64];
+            return Correspondence::Unrelated(Unrelated { parameters, same: same.len() as u64 });
+        }
         if !ends.differing.is_empty() {
             // What is apart by a good part of what the ends are is on the way to them.
             let errors = ends.differing.iter().map(|&pair| found.apart(pair));
-            let tight = counterparts(limit.min(errors.fold(f64::INFINITY, f64::min) / ON_THE_WAY));
+            let tight = counterparts(limit.min(errors.fold(f64::INFINITY, f64::min) / ON_THE_WAY.get()));
             let cut = cut::find(&tight, &weights, &ends.differing);
-            return cut.map_or(Correspondence::Open, |cut| Correspondence::Differ(Box::new(cut)));
+            let apart = ends.differing.first().map(|&pair| {
+                let [one, other] = found.pair(pair);
+                let what = EndKind::Value(Side::Target, one.call);
+                EndApart { what, error: found.apart(pair), allowed: found.allowed(one, other) }
+            });
+            return cut.map_or(Correspondence::Open(apart), |cut| Correspondence::Differ(Box::new(cut)));
         }
         if !ends.agree {
-            return Correspondence::Open;
+            return Correspondence::Open(ends.apart);
         }
-        let mut calls: Vec<usize> =
-            programs[0].ends.iter().map(|&end| programs[0].values[end].call).collect();
-        calls.dedup();
-        let other_weights = weights::other_weights([&our_weights, &their_weights], &weights);
-        Correspondence::Agree(Agreed { ends: calls, other_weights })
+        let calls = programs[0].ends.calls(&programs[0]);
+        let other_weights = weights::other_weights([&our_weights, &their_weights], &weights, trained);
+        Correspondence::Agree(Agreed { ends: calls, other_weights, hidden: ends.hidden })
     }
+}
+
+/// Whether two programs have next to nothing in common: neither parameters nor results of the forward pass.
+fn is_unrelated(parameters: [usize; 2], same: usize, found: &Counterparts<'_>) -> bool {
+    let values = || found.programs[0].values.iter().enumerate().filter(|(_, value)| value.is_telling());
+    let known = values().filter(|&(value, _)| found.nearest[0][value].is_some()).count();
+    let all = values().count();
+    parameters.iter().all(|&count| count > 0)
+        && (same as f64) * IN_COMMON.get() < parameters[0].min(parameters[1]) as f64
+        && (known as f64) * IN_COMMON.get() < all as f64
+}
+
+/// How far apart two values may be whatever rounding explains.
+fn limit(programs: &[Program; 2], noise: f64) -> f64 {
+    limit_of_unit(programs[0].unit.max(programs[1].unit)).max(noise)
+}
+
+/// Inputs that the two programs cut differently, and what was compared of what follows from them.
+pub(super) fn cut_pieces(calls: [&Calls<'_>; 2], noise: f64, trained: f64) -> Option<Pieces> {
+    let programs = calls.map(Program::of);
+    let weights = weights::same_weights(&programs[0].weights, &programs[1].weights, trained);
+    pieces::find([&programs[0], &programs[1]], calls, &weights, limit(&programs, noise))
+}
+
+/// Which parameters of two programs are the same, by name.
+#[derive(Debug, Default)]
+pub(super) struct ParameterNames {
+    /// Names of the target and of the golden; several of one side, where the other keeps them as one.
+    pub(super) pairs: Vec<[Vec<String>; 2]>,
+    /// All names.
+    pub(super) known: [BTreeSet<String>; 2],
+}
+
+/// Finds them by content, in the order in which the golden uses them. `trained`: how far apart they may be.
+pub(super) fn parameter_names(calls: [&Calls<'_>; 2], trained: f64) -> ParameterNames {
+    let [target, golden] = calls.map(|calls| Program::of(calls).weights);
+    let singles = weights::same_weights(&target, &golden, trained);
+    let joined = weights::joined_weights([&target, &golden], &singles, trained);
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
+    // One that differs keeps its name, unless it is a part of another.
+    let is_joined = |(one, other): &&(&str, &str)| {
+        joined.iter().any(|[ours, theirs]| ours.contains(one) || theirs.contains(other))
+    };
+    let singles = singles.iter().filter(|pair| !is_joined(pair));
+    let mut pairs: Vec<[Vec<String>; 2]> =
+        singles.map(|&(one, other)| [names(&[one]), names(&[other])]).collect();
+    pairs.extend(joined.iter().map(|[ours, theirs]| [names(ours), names(theirs)]));
+    ParameterNames { pairs, known: [target, golden].map(|weights| weights.into_keys().collect()) }
 }

@@ -1,19 +1,25 @@
 //! One side of a comparison as a program of values: what each call returned, from which earlier values.
 //!
-//! Modules that have calls inside them compute nothing themselves and are left out; what the outermost of them return is
-//! where the program ends.
+//! Modules that have calls inside them compute nothing themselves and are left out. What the program ends in is found in
+//! `final_values.rs`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
-use ulpscope_dump::{CallKind, Content, Entry, Rank, Role, TensorEntry};
+use ulpscope_dump::operators::Family;
+use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
+use ulpscope_formats::json::Json;
 
+use super::super::extent::SpreadShare;
 use super::super::flow::Calls;
 use super::super::measure::{Numbers, recorded};
 use super::super::observed::{Source, hashed, place};
 use super::super::operation::Operation;
 use super::super::rounding::{ACCUMULATOR, unit_roundoff};
-use super::super::sensitivity::Family;
+use super::super::thresholds::evidence::TELLING;
+use super::super::updates::is_of_optimizer;
+use super::final_values::FinalValues;
+use super::likeness::distance;
 
 /// How dumps name a parameter that a call was given.
 const PARAMETER: &str = "parameter:";
@@ -23,6 +29,9 @@ const GRADIENT: &str = "gradient:";
 
 /// Likewise what nothing recorded made.
 const OUTSIDE: &str = "outside";
+
+/// The name of records of what models returned, as it stands at the end of a step.
+const RETURNED: &str = "Returned";
 
 /// Calls whose entries are read together, on all cores: those of a whole rank may not fit into memory.
 const READ_TOGETHER: usize = 4096;
@@ -47,24 +56,82 @@ pub(super) struct Value {
     pub(super) is_used: bool,
     /// Whether it was computed from gradients, as an optimizer does.
     pub(super) is_update: bool,
+    /// Whether a call wrote into it: it is no more.
+    pub(super) is_overwritten: bool,
+    /// Whether it was written into what the program keeps: a parameter, a buffer, an input.
+    pub(super) is_state: bool,
+    /// Of a decision, such as an index or a truth value: the float that it was made from.
+    pub(super) decided_from: Option<usize>,
 }
 
 impl Value {
+    /// How many times as large a norm makes its relative error.
+    fn growth(&self) -> f64 {
+        let [_, _, mean, norm] = self.numbers;
+        let rms = norm.map(|norm| norm / (self.count.max(1) as f64).sqrt());
+        mean.zip(rms).map_or(1.0, |(mean, rms)| SpreadShare::of(mean, rms).growth())
+    }
+
     /// Whether its statistics tell it from others.
     pub(super) fn is_telling(&self) -> bool {
         let [max, min, ..] = self.numbers;
-        self.unit > 0.0 && self.count >= 4 && max.is_some() && max != min
+        self.unit > 0.0 && self.count as f64 >= TELLING.get() && max.is_some() && max != min
     }
 }
 
 /// A parameter, its gradient, or an input of the run.
 #[derive(Clone, Debug)]
-pub(super) struct Weight {
+pub(in super::super) struct Weight {
     pub(super) count: u64,
     pub(super) numbers: Numbers,
-    pub(super) unit: f64,
-    /// The calls that were given it, in order.
+    pub(in super::super) unit: f64,
+    /// The calls that compute from it, in order; not those that update it.
     pub(super) uses: Vec<usize>,
+    /// Of a parameter: whether a call that was given it passes a gradient back.
+    pub(super) gets_gradient: bool,
+}
+
+impl Weight {
+    /// What a tensor holds; nothing, where its size is not known.
+    pub(in super::super) fn of(tensor: &TensorEntry) -> Option<Weight> {
+        let count = tensor.count()?;
+        Some(Weight {
+            count,
+            numbers: sizes(tensor),
+            unit: unit(tensor),
+            uses: Vec::new(),
+            gets_gradient: false,
+        })
+    }
+
+    /// Several as one, whatever the order of their elements.
+    pub(in super::super) fn joined(parts: &[&Weight]) -> Option<Weight> {
+        let count: u64 = parts.iter().map(|part| part.count).sum();
+        let all = |stat: usize| parts.iter().map(|part| part.numbers[stat]).collect::<Option<Vec<f64>>>();
+        let means: Option<Vec<f64>> =
+            parts.iter().map(|part| Some(part.numbers[2]? * part.count as f64)).collect();
+        Some(Weight {
+            count,
+            numbers: [
+                all(0).and_then(|all| all.into_iter().reduce(f64::max)),
+                all(1).and_then(|all| all.into_iter().reduce(f64::min)),
+                means.map(|means| means.iter().sum::<f64>() / count.max(1) as f64),
+                all(3).map(|all| all.iter().map(|norm| norm * norm).sum::<f64>().sqrt()),
+            ],
+            unit: parts.iter().map(|part| part.unit).fold(0.0, f64::max),
+            uses: parts.first()?.uses.clone(),
+            gets_gradient: parts.iter().any(|part| part.gets_gradient),
+        })
+    }
+
+    /// The largest difference of their statistics, relative to their size; nothing for different numbers of elements.
+    pub(in super::super) fn distance(&self, other: &Weight) -> Option<f64> {
+        (self.count == other.count).then(|| distance(self.count, &self.numbers, &other.numbers))?
+    }
+
+    pub(in super::super) fn norm(&self) -> f64 {
+        self.numbers[3].unwrap_or(0.0)
+    }
 }
 
 /// What a call works on.
@@ -76,6 +143,14 @@ pub(super) struct Step {
     pub(super) weights: Vec<String>,
     /// The values that it returned.
     pub(super) returned: Vec<usize>,
+}
+
+/// What a call that works in place writes into.
+struct Written {
+    /// Nothing, if no call made it.
+    value: Option<usize>,
+    /// What is known of it.
+    tensor: Value,
 }
 
 /// The forward pass of one side.
@@ -92,11 +167,13 @@ pub(super) struct Program {
     pub(super) has_backward: bool,
     /// Tensors that the run is given: neither parameters nor results.
     pub(super) inputs: Vec<Weight>,
-    /// The values that the outermost modules return, and values outside all modules that no call uses.
-    pub(super) ends: Vec<usize>,
+    /// What the program ends in.
+    pub(super) ends: FinalValues,
     /// The roundoff of most products of matrices.
     pub(super) unit: f64,
     pub(super) operations: Vec<Operation>,
+    /// By call: whether it stands for what a step leaves, and computes nothing.
+    pub(super) is_step_end: Vec<bool>,
 }
 
 impl Program {
@@ -113,9 +190,10 @@ impl Program {
             gradients: BTreeMap::new(),
             has_backward: rank.calls().iter().any(|call| call.kind == CallKind::Backward),
             inputs: Vec::new(),
-            ends: Vec::new(),
+            ends: FinalValues::default(),
             unit: ACCUMULATOR,
             operations: (0..count).map(|call| calls.operation(call)).collect(),
+            is_step_end: rank.calls().iter().map(|call| call.kind == CallKind::StepEnd).collect(),
         };
         let mut made: HashMap<(usize, u64), usize> = HashMap::new();
         let mut outermost: Vec<usize> = Vec::new();
@@ -133,13 +211,14 @@ impl Program {
                         }
                     }
                     CallKind::Forward => program.add_call(call, entries, calls, &mut made),
+                    CallKind::StepEnd => program.add_step_end(call, entries, calls, &made),
                     CallKind::Backward | CallKind::Saved => {}
                 }
             }
         }
         program.unit = program.usual_unit();
         program.accumulate_rounding();
-        program.find_ends(rank, &outermost, &parents);
+        program.ends.complete(FinalValues::find(&program, rank, &outermost, &parents));
         program
     }
 
@@ -150,7 +229,7 @@ impl Program {
         for (entry, tensor) in tensors(entries, |role| role == Role::ParameterGrad) {
             let name = entry.path.strip_suffix(".0").unwrap_or(&entry.path);
             let name = if module.is_empty() { name.to_owned() } else { format!("{module}.{name}") };
-            if let Some(weight) = weight(tensor) {
+            if let Some(weight) = Weight::of(tensor) {
                 self.gradients.insert(name, weight);
             }
         }
@@ -163,43 +242,106 @@ impl Program {
         calls: &Calls<'_>,
         made: &mut HashMap<(usize, u64), usize>,
     ) {
+        let operation = &self.operations[call];
+        let (writes, returns_nothing) = (operation.is_in_place, operation.assigns);
+        let goes_back = tensors(entries, |role| role == Role::Output).any(|(_, tensor)| is_in_graph(tensor));
         let mut step = Step::default();
         let mut is_update = false;
+        let mut written: Option<Written> = None;
         for (_, tensor) in tensors(entries, |role| matches!(role, Role::Input | Role::Parameter)) {
-            if let Some(name) = tensor.source.as_deref().and_then(|source| source.strip_prefix(PARAMETER)) {
-                let Some(weight) = weight(tensor) else { continue };
-                self.weights.entry(name.to_owned()).or_insert(weight).uses.push(call);
-                step.weights.push(name.to_owned());
-            } else if tensor.source.as_deref().is_some_and(|source| source.starts_with(GRADIENT)) {
-                is_update = true;
-            } else if tensor.source.as_deref() == Some(OUTSIDE) {
-                self.inputs.extend(weight(tensor));
-            } else if let Source::Call(maker, at) = calls.source(tensor.source.as_deref()) {
-                // What a call changed in place is what it returned.
-                let first = || self.steps[maker].returned.first();
-                if let Some(&value) = made.get(&(maker, at)).or_else(first) {
-                    self.values[value].is_used = true;
-                    is_update |= self.values[value].is_update;
-                    step.given.push(value);
+            let source = tensor.source.as_deref();
+            let mut value = None;
+            if let Some(name) = source.and_then(|source| source.strip_prefix(PARAMETER)) {
+                if let Some(weight) = Weight::of(tensor) {
+                    let known = self.weights.entry(name.to_owned()).or_insert(weight);
+                    known.gets_gradient |= goes_back && is_in_graph(tensor);
+                    step.weights.push(name.to_owned());
                 }
+            } else if source.is_some_and(|source| source.starts_with(GRADIENT)) {
+                is_update = true;
+            } else if source == Some(OUTSIDE) {
+                self.inputs.extend(Weight::of(tensor));
+            } else {
+                value = self.made_by(calls, source, made);
+            }
+            if let Some(value) = value {
+                self.values[value].is_used = true;
+                is_update |= self.values[value].is_update;
+                step.given.push(value);
+            }
+            // What is written into comes first among the arguments.
+            written.get_or_insert_with(|| Written { value, tensor: value_of(call, 0, tensor) });
+        }
+        // An optimizer gets parameters in an order of its own.
+        let is_use = !is_update && !self.operations[call].is_in_place && !is_of_optimizer(calls.rank, call);
+        for name in step.weights.iter().filter(|_| is_use) {
+            if let Some(weight) = self.weights.get_mut(name) {
+                weight.uses.push(call);
             }
         }
+        let written = written.filter(|_| writes || returns_nothing);
+        let is_state = written
+            .as_ref()
+            .is_some_and(|written| written.value.is_none_or(|value| self.values[value].is_state));
+        if let Some(value) = written.as_ref().and_then(|written| written.value) {
+            self.values[value].is_overwritten = true;
+        }
+        let float = step.given.iter().copied().find(|&given| self.values[given].unit > 0.0);
+        // Decisions may be made of decisions: `a & b`.
+        let decided = || step.given.iter().find_map(|&given| self.values[given].decided_from);
+        let decided_from = float.or_else(decided);
         for (entry, tensor) in tensors(entries, |role| role == Role::Output) {
             let place = place(entry.role, &entry.path);
             made.insert((call, place), self.values.len());
             step.returned.push(self.values.len());
-            self.values.push(Value {
-                call,
-                place,
-                count: tensor.count().unwrap_or(0),
-                numbers: sizes(tensor),
-                unit: unit(tensor),
-                shape: shape(tensor),
-                square: 0.0,
-                stage: None,
-                is_used: false,
-                is_update,
-            });
+            let value = value_of(call, place, tensor);
+            let decided_from = decided_from.filter(|_| value.unit == 0.0);
+            self.values.push(Value { is_update, is_state, decided_from, ..value });
+        }
+        // What a call wrote and did not return was not seen.
+        if let Some(Written { tensor, .. }) = written.filter(|_| returns_nothing && step.returned.is_empty())
+        {
+            step.returned.push(self.values.len());
+            self.values.push(Value { numbers: [None; 4], is_update, is_state, ..tensor });
+        }
+        self.steps[call] = step;
+    }
+
+    /// The value that a call made, by the source that a dump names.
+    fn made_by(
+        &self,
+        calls: &Calls<'_>,
+        source: Option<&str>,
+        made: &HashMap<(usize, u64), usize>,
+    ) -> Option<usize> {
+        let Source::Call(maker, at) = calls.source(source) else { return None };
+        // What a call changed in place is what it returned.
+        made.get(&(maker, at)).or_else(|| self.steps[maker].returned.first()).copied()
+    }
+
+    /// Adds what a step leaves behind: values of their own, made of what the last calls that wrote into them made.
+    fn add_step_end(
+        &mut self,
+        call: usize,
+        entries: &[Entry],
+        calls: &Calls<'_>,
+        made: &HashMap<(usize, u64), usize>,
+    ) {
+        let is_returned = calls.rank.base(calls.rank.calls()[call].base) == RETURNED;
+        let mut step = Step::default();
+        for (entry, tensor) in tensors(entries, |role| role == Role::Output) {
+            let number = self.values.len();
+            if let Some(given) = self.made_by(calls, tensor.source.as_deref(), made) {
+                self.values[given].is_used = true;
+                step.given.push(given);
+            }
+            step.returned.push(number);
+            self.values.push(value_of(call, place(entry.role, &entry.path), tensor));
+            // The last record of a place is what is left there.
+            match is_returned {
+                true => self.ends.returned.insert(entry.path.clone(), number),
+                false => self.ends.buffers.insert(entry.path.clone(), number),
+            };
         }
         self.steps[call] = step;
     }
@@ -221,51 +363,17 @@ impl Program {
         for call in 0..self.steps.len() {
             let given = self.steps[call].given.iter().map(|&value| &self.values[value]);
             let before = given.clone().map(|value| value.square).fold(0.0, f64::max);
-            let most = given.map(|value| value.count).max().unwrap_or(0);
+            let most = given.clone().map(|value| value.count).max().unwrap_or(0);
+            let is_norm = self.operations[call].family == Family::Norm;
+            let growth =
+                given.filter(|value| is_norm && value.count == most).map(Value::growth).fold(1.0, f64::max);
             for at in 0..self.steps[call].returned.len() {
                 let value = &mut self.values[self.steps[call].returned[at]];
                 let unit = value.unit.min(self.unit.max(ACCUMULATOR));
                 let own = unit + ACCUMULATOR.min(unit) * (most.max(value.count) as f64).sqrt().sqrt();
-                value.square = before + own * own;
+                value.square = (before + own * own) * growth * growth;
             }
         }
-    }
-
-    fn find_ends(&mut self, rank: &Rank, outermost: &[usize], parents: &[Option<usize>]) {
-        let last = outermost.last().copied();
-        let is_end = |value: &Value| {
-            !value.is_used
-                && !value.is_update
-                && !self.operations[value.call].is_in_place
-                && value.unit > 0.0
-                && parents[value.call].is_none()
-                && last.is_none_or(|last| value.call > last)
-                && !self.returns_argument(value)
-        };
-        let mut ends: Vec<usize> =
-            (0..self.values.len()).filter(|&value| is_end(&self.values[value])).collect();
-        // A module returns what a call inside it made.
-        let mut known: HashMap<u64, usize> = HashMap::new();
-        for (number, value) in self.values.iter().enumerate().filter(|(_, value)| value.unit > 0.0) {
-            known.insert(print(value.count, &value.numbers), number);
-        }
-        for &module in outermost {
-            let entries = rank.entries(module).unwrap_or_default();
-            for (_, tensor) in tensors(&entries, |role| role == Role::Output) {
-                ends.extend(known.get(&print(tensor.count().unwrap_or(0), &sizes(tensor))));
-            }
-        }
-        ends.sort_unstable();
-        ends.dedup();
-        self.ends = ends;
-    }
-
-    /// Whether a call returned what it was given.
-    fn returns_argument(&self, value: &Value) -> bool {
-        self.steps[value.call].given.iter().any(|&given| {
-            let given = &self.values[given];
-            given.count == value.count && given.numbers == value.numbers
-        })
     }
 
     /// Numbers the stages of the program: `labels` are the numbers of parameters.
@@ -294,20 +402,41 @@ impl Program {
     }
 }
 
-fn tensors(entries: &[Entry], wanted: impl Fn(Role) -> bool) -> impl Iterator<Item = (&Entry, &TensorEntry)> {
+pub(super) fn tensors(
+    entries: &[Entry],
+    wanted: impl Fn(Role) -> bool,
+) -> impl Iterator<Item = (&Entry, &TensorEntry)> {
     entries.iter().filter(move |entry| wanted(entry.role)).filter_map(|entry| match &entry.content {
         Content::Tensor(tensor) => Some((entry, &**tensor)),
         _ => None,
     })
 }
 
-fn weight(tensor: &TensorEntry) -> Option<Weight> {
-    let count = tensor.count()?;
-    Some(Weight { count, numbers: sizes(tensor), unit: unit(tensor), uses: Vec::new() })
+fn value_of(call: usize, place: u64, tensor: &TensorEntry) -> Value {
+    Value {
+        call,
+        place,
+        count: tensor.count().unwrap_or(0),
+        numbers: sizes(tensor),
+        unit: unit(tensor),
+        shape: shape(tensor),
+        square: 0.0,
+        stage: None,
+        is_used: false,
+        is_update: false,
+        is_overwritten: false,
+        is_state: false,
+        decided_from: None,
+    }
+}
+
+/// Whether a gradient of it is computed; a dump that does not say so leaves that open.
+fn is_in_graph(tensor: &TensorEntry) -> bool {
+    !matches!(tensor.requires_grad, Json::Bool(false))
 }
 
 /// The statistics of a tensor. The norm of a single number is recorded with its sign.
-fn sizes(tensor: &TensorEntry) -> Numbers {
+pub(super) fn sizes(tensor: &TensorEntry) -> Numbers {
     let [max, min, mean, norm] = recorded(tensor);
     [max, min, mean, norm.map(f64::abs)]
 }
@@ -321,6 +450,6 @@ fn shape(tensor: &TensorEntry) -> u64 {
     hashed(&dimensions.collect::<Vec<&u64>>())
 }
 
-fn print(count: u64, numbers: &Numbers) -> u64 {
+pub(super) fn print(count: u64, numbers: &Numbers) -> u64 {
     hashed(&(count, numbers.map(|number| number.map(f64::to_bits))))
 }

@@ -6,11 +6,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ulpscope_capture::modules;
-use ulpscope_capture::operators::{is_blank, is_in_place, rearranges};
 use ulpscope_capture::{
     Buffer, CallStack, Initialised, Kind, ModuleLevel, NOT_SELECTED, State, backward_name,
 };
 use ulpscope_dump::journal::encode::{ObjectText, Section};
+use ulpscope_dump::operators::{ApiName, is_blank, rearranges};
 
 use crate::capture::calls::arguments::Arguments;
 use crate::capture::calls::call_in_progress::{CallInProgress, Edge, version};
@@ -264,7 +264,7 @@ impl Recorder {
         // A call inside the module produced its results, or their producer is unknown at this level.
         if begun.kind != Kind::Module || !self.recording.plan.sees_apis() {
             // What a call in place has written to is noted with its effects.
-            let keeps_memory = rearranges(&begun.name) || is_in_place(&begun.name);
+            let keeps_memory = rearranges(&begun.name) || ApiName::of_call(&begun.name).0.is_in_place();
             let is_blank = is_blank(&begun.name);
             let is_made = |met: &&Met| begun.made(&met.path) && !hands_on(met.tensor.bind(py));
             for met in outputs.iter().filter(is_made) {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
-use ulpscope_capture::operators::{Trait, has_trait};
 use ulpscope_capture::{AddressMap, CallStack};
+use ulpscope_dump::operators::ApiName;
 
 use crate::capture::calls::arguments::Arguments;
 use crate::capture::torch_api::Torch;
@@ -151,6 +151,7 @@ impl Function {
         let told = torch.front.bind(py).call_method1(intern!(py, "function"), (function,))?;
         let (treatment, prefix, name, operators, changes, changes_if, parameters, kind, is_of_program): Answer =
             told.extract()?;
+        let api = ApiName { namespace: &prefix, function: &name };
         Ok(Function {
             treatment: match treatment.as_str() {
                 "pass" => Treatment::Pass,
@@ -169,8 +170,8 @@ impl Function {
             is_operator: kind == "operator",
             is_of_program,
             is_method: prefix == "Tensor",
-            gives_alias: has_trait(&name, Trait::SharesElements),
-            gives_memory: has_trait(&name, Trait::ReplacesMemory),
+            gives_alias: api.shares_elements(),
+            gives_memory: api.replaces_memory(),
             name,
         })
     }

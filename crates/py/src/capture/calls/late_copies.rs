@@ -3,7 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyTuple};
-use ulpscope_capture::operators::{Trait, has_trait};
+use ulpscope_dump::operators::ApiName;
 
 use crate::capture::calls::arguments::Arguments;
 use crate::capture::recorder::Recorder;
@@ -15,8 +15,7 @@ impl Recorder {
         base: &str,
         arguments: Arguments<'_, '_>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let function = base.rsplit('.').next().unwrap_or(base);
-        if !has_trait(function, Trait::MayCopyLate) {
+        if !ApiName::of(base).may_copy_late() {
             return Ok(None);
         }
         let is_true =

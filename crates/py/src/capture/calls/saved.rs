@@ -1,12 +1,19 @@
-//! Values saved by hand.
+//! Values that no call returned: those saved by hand, and what a step leaves behind.
 
 use pyo3::prelude::*;
 use ulpscope_capture::{OVER_BYTES, State, Written};
-use ulpscope_dump::journal::encode::CallLine;
+use ulpscope_dump::CallKind;
+use ulpscope_dump::journal::encode::{CallLine, ObjectText, Section};
 
 use crate::capture::describe::items::Walk;
 use crate::capture::lifecycle::failures::Of;
 use crate::capture::recorder::Recorder;
+
+/// The word of calls that stand for the end of a step.
+const STEP_END: &str = CallKind::StepEnd.word();
+
+/// How files of results are named.
+const OUTPUT: &str = "output";
 
 impl Recorder {
     /// Records a value under the user's name and a number.
@@ -21,6 +28,34 @@ impl Recorder {
             return Ok(());
         }
         let call = format!("{name}.{number}");
+        self.record_value(py, &call, &format!("{call}.debug"), "debug", value)
+    }
+
+    /// Records what a step leaves behind, by name, as it stands at its end. `what` says what these tensors are.
+    pub(in crate::capture) fn record_step_end(
+        &self,
+        py: Python<'_>,
+        (what, number): (&str, u64),
+        tensors: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let plan = &self.recording.plan;
+        if !self.is_collecting() || plan.selects() || plan.checks_overflow() || !plan.wants_outputs() {
+            return Ok(());
+        }
+        let call = format!("{what}.{STEP_END}.{number}");
+        self.record_value(py, &call, &call, OUTPUT, tensors)
+    }
+
+    /// Records a value as a call without arguments. `key` is its name in the dump, `part` that of the value in names of
+    /// files.
+    fn record_value(
+        &self,
+        py: Python<'_>,
+        call: &str,
+        key: &str,
+        part: &'static str,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let met = self.locked(|state| {
             state.ledger.meet();
             let why_not = state.take_place();
@@ -32,12 +67,18 @@ impl Recorder {
         let Some(step) = met else { return Ok(()) };
         let saved = self.torch.with_modes_disabled(py, || {
             let mut line = Vec::new();
-            let name = format!("{call}.debug");
-            let head = CallLine::Begin { name: &name, id: None, stack: None, parent: None };
+            let head = CallLine::Begin { name: key, id: None, stack: None, parent: None };
             head.encode_with(&mut line, |line| {
-                let mut walk = Walk::new(self, step, &call, "debug");
-                walk.has_sources = false;
-                walk.item(value, line)
+                let mut walk = Walk::new(self, step, call, part);
+                walk.has_sources = part == OUTPUT;
+                if part != OUTPUT {
+                    return walk.item(value, line);
+                }
+                let mut sections = ObjectText::open(line);
+                sections.section(Section::Output, line);
+                walk.item(value, line)?;
+                sections.close(line);
+                Ok(())
             })?;
             self.measure_queued(py)?;
             let written = self.append(step, |state| {
@@ -53,6 +94,6 @@ impl Recorder {
         if saved.is_err() {
             self.in_step(step, State::give_back_place);
         }
-        self.guarded(py, Of::New(&call), saved).map(|_| ())
+        self.guarded(py, Of::New(call), saved).map(|_| ())
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use ulpscope_capture::operators::{is_blank, overwrites_first, rearranges};
 use ulpscope_capture::{Initialised, Plan, StepId};
 use ulpscope_dump::journal::encode::{ListText, ObjectText, Plain, push_null};
+use ulpscope_dump::operators::{ApiName, is_blank, is_of_blank, rearranges};
 
 use crate::capture::calls::call_in_progress::version;
 use crate::capture::describe::tensors::Describe;
@@ -327,7 +327,9 @@ impl<'a> Walk<'a> {
             ("output", _) if rearranges(self.call) => self.gets_blank || initialised() != Initialised::Fully,
             ("output", _) => is_blank(self.call),
             ("parameters", _) => false,
-            _ if self.is_overwritten() => source.is_some_and(is_blank) || initialised() != Initialised::Fully,
+            _ if self.is_overwritten() => {
+                source.is_some_and(is_of_blank) || initialised() != Initialised::Fully
+            }
             _ if rearranges(self.call) => {
                 let initialised = initialised();
                 self.gets_blank |= self.path == "0" && initialised == Initialised::Not;
@@ -344,7 +346,9 @@ impl<'a> Walk<'a> {
     /// Whether the call only writes to the current argument.
     fn is_overwritten(&self) -> bool {
         match self.part {
-            "input" => self.path.split('.').next() == Some("0") && overwrites_first(self.call),
+            "input" => {
+                self.path.split('.').next() == Some("0") && ApiName::of_call(self.call).0.overwrites_first()
+            }
             "kwargs" => self.path == "out" || self.path.starts_with("out."),
             _ => false,
         }

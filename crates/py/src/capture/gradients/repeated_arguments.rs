@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use ulpscope_capture::SharedGradient;
-use ulpscope_capture::operators::{Trait, has_trait};
+use ulpscope_dump::operators::{ApiName, Trait};
 
 use crate::capture::calls::call_in_progress::{CallInProgress, Edge};
 use crate::capture::gradients::graph::Graph;
@@ -45,8 +45,8 @@ impl Recorder {
             if others.is_empty() || shared.iter().any(|(known, _)| known == first) {
                 continue;
             }
-            if begun.base().strip_prefix("Functional.").is_some_and(|name| has_trait(name, Trait::KeepsOrder))
-            {
+            let name = ApiName::of(begun.base());
+            if name.namespace == "Functional" && name.has(Trait::KeepsOrder) {
                 let edges = graph.edges_to(&twins)?;
                 if edges.len() == twins.len() {
                     for (&(node, share), &twin) in edges.iter().zip(&twins) {

@@ -6,11 +6,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ulpscope_capture::modules;
-use ulpscope_capture::operators::is_blank;
 use ulpscope_capture::{
     Buffer, CallRecord, CallStack, Kind, NOT_SELECTED, ORIGIN_UNKNOWN, Overflow, PASSED_INFINITY, PASSED_NAN,
     SATURATED, State, StepId,
 };
+use ulpscope_dump::operators::is_blank;
 use ulpscope_kernels::Reach;
 
 use crate::capture::calls::arguments::Arguments;

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use ulpscope_capture::operators::overwrites_first;
+use ulpscope_dump::operators::ApiName;
 use ulpscope_kernels::{Reach, Survival, Threads, reach, survival};
 use ulpscope_tensor::{DType, View};
 
@@ -224,7 +224,8 @@ impl Recorder {
         before: &Extent,
     ) -> PyResult<Extent> {
         // Assigning to a part leaves the rest as it was.
-        let is_overwritten = overwrites_first(call) && !call.contains(".__setitem__.");
+        let (name, _) = ApiName::of_call(call);
+        let is_overwritten = name.is_in_place() && name.overwrites_first();
         let mut found = Found::default();
         let is_changed =
             |argument: &Bound<'_, PyAny>| changed.iter().any(|changed| changed.argument.is(argument));

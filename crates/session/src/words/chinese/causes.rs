@@ -1,6 +1,6 @@
 //! How an error was introduced, in Chinese: one sentence for each cause.
 
-use ulpscope_compare::{FindingCause, Region};
+use ulpscope_compare::{FindingCause, LeftDetails, Region};
 use ulpscope_dump::parse_key;
 
 use super::facts::arguments;
@@ -41,6 +41,17 @@ pub(super) fn sentence(said: &Cause) -> String {
             let instead = instead.map(|other| format!("；{}在此处调用 {}", other_side(*side), spoken(other)));
             format!("只有{}调用 {call}{}。", side_word(*side), instead.unwrap_or_default())
         }
+        FindingCause::Updates(LeftDetails { name, differ, of, calls: [target, golden] }) => {
+            let name = match name.split_once(':') {
+                Some(("gradient", name)) => format!("梯度 {name}"),
+                Some((_, name)) => format!("参数 {name}"),
+                None => name.clone(),
+            };
+            format!(
+                "参数的更新不同：本步之后，在比较过的 {of} 个参数和梯度中有 {differ} 个不同。第一个是{name}，先看 {call}。\
+                 两次运行用不同的调用来更新（目标 {target} 个，标杆 {golden} 个），原因可能在其中任何一个。"
+            )
+        }
         FindingCause::Cast => {
             let [target, golden] =
                 dtypes.each_ref().map(|dtype| dtype.as_deref().unwrap_or("不同的数据类型"));
@@ -55,6 +66,7 @@ pub(super) fn sentence(said: &Cause) -> String {
             format!("{call} 返回了输入中没有的 NaN 或无穷大{}，两次运行都如此。", dtype(dtypes))
         }
         FindingCause::Region(region) => region_sentence(&call, region),
+        FindingCause::Sharded(fault) => super::shards::sentence(fault),
         FindingCause::Rule => format!("{call} 有第一个失败的行。"),
     }
 }

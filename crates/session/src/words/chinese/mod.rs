@@ -6,12 +6,13 @@ mod instructions;
 mod notes;
 mod proofs;
 mod regions;
+mod shards;
 
 use ulpscope_compare::{Agreement, Answer, Class, FindingKind, Part, Side};
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::format_short;
 
-use super::{Label, Parts, SummaryLine, Words, level, percent, shortened, times};
+use super::{Label, Parts, SummaryLine, Words, counted, level, percent, shortened, times};
 use crate::statement::{
     Heading, History, Likewise, Measured, Pass, Reached, Reason, Statement, UnpairedCount,
 };
@@ -80,20 +81,25 @@ impl Words for Chinese {
         match line {
             SummaryLine::Rows(counts) => format!(
                 "{}：{} 一致，{} 不同，{} 待查看，{} 未比较",
-                counts.rows, counts.passed, counts.failed, counts.warned, counts.not_compared
+                counted(counts.rows),
+                counted(counts.passed),
+                counted(counts.failed),
+                counted(counts.warned),
+                counted(counts.not_compared)
             ),
             SummaryLine::Calls { paired, by_style, target, golden } => {
                 let ways = paired.iter();
-                let ways = ways.map(|way| format!("{} 个 {}（{} 行）", way.calls, way.how, way.rows));
+                let ways = ways
+                    .map(|way| format!("{} 个 {}（{} 行）", counted(way.calls), way.how, counted(way.rows)));
                 let ways = ways.collect::<Vec<String>>().join("，");
                 let paired = match (ways.is_empty(), by_style) {
                     (false, _) => format!("配对：{ways}"),
                     (true, true) => "按所选风格的规则配对".to_owned(),
                     (true, false) => "没有配对".to_owned(),
                 };
-                format!("{paired}；仅在目标 {target}，仅在标杆 {golden}")
+                format!("{paired}；仅在目标 {}，仅在标杆 {}", counted(*target), counted(*golden))
             }
-            SummaryLine::Problems(count) => format!("{count} 个文件或张量无法读取（见错误信息）"),
+            SummaryLine::Problems(count) => format!("{} 个文件或张量无法读取（见错误信息）", counted(*count)),
             SummaryLine::Time { seconds, bytes: 0 } => format!("{seconds:.2} s"),
             SummaryLine::Time { seconds, bytes } => {
                 let gigabytes = *bytes as f64 / 1e9;
@@ -105,7 +111,22 @@ impl Words for Chinese {
                 title(&format!("{}中不同的调用", each(*parts)), *more)
             }
             SummaryLine::UnpairedTitle(0) => "无对应项".to_owned(),
-            SummaryLine::UnpairedTitle(more) => format!("无对应项（另有 {more} 个，见 result.json）"),
+            SummaryLine::UnpairedTitle(more) => {
+                format!("无对应项（另有 {} 个，见 result.json）", counted(*more))
+            }
+            SummaryLine::Deviating { shown, more } => {
+                let call = |call: &Option<String>| call.clone().unwrap_or_else(|| "无".to_owned());
+                let named = shown.iter().map(|one| {
+                    format!(
+                        "{}（第一个分歧：{}；其他 rank：{}）",
+                        one.label,
+                        call(&one.first),
+                        call(&one.others)
+                    )
+                });
+                let more = (*more > 0).then(|| format!("另有 {more} 个，见 result.json"));
+                format!("与其他 rank 不同：{}", named.chain(more).collect::<Vec<String>>().join("，"))
+            }
             SummaryLine::Wrote(file) => format!("已写入 {file}"),
         }
     }
@@ -141,7 +162,7 @@ fn each(parts: Parts) -> &'static str {
 }
 
 fn title(text: &str, more: usize) -> String {
-    if more == 0 { text.to_owned() } else { format!("{text}（另有 {more} 个）") }
+    if more == 0 { text.to_owned() } else { format!("{text}（另有 {} 个）", counted(more)) }
 }
 
 pub(super) fn side_word(side: Side) -> &'static str {
@@ -168,40 +189,64 @@ fn kind_words(kind: FindingKind) -> &'static str {
     }
 }
 
+/// What statistics do not show.
+fn not_shown(hidden: Option<f64>) -> String {
+    hidden.map_or_else(String::new, |share| {
+        format!("；最终结果只比较了统计值，其中小于 {} 的误差可能看不到", percent(share))
+    })
+}
+
 fn verdict(agreement: &Agreement) -> String {
     match agreement {
-        Agreement::Agrees { unpaired: 0, not_compared: 0, warned: 0, .. } => {
-            "全部已比较，没有差异".to_owned()
+        Agreement::Agrees { unpaired: 0, not_compared: 0, warned: 0, hidden, .. } => {
+            format!("全部已比较，没有差异{}", not_shown(*hidden))
         }
-        Agreement::Agrees { unpaired, not_compared, warned, bounded } => {
+        Agreement::Agrees { unpaired, not_compared, warned, bounded, forward_only, hidden } => {
+            let hidden = not_shown(*hidden);
+            let forward = match forward_only {
+                Some(Side::Target) => "目标没有反向传播，因此没有比较梯度；前向传播：",
+                Some(Side::Golden) => "标杆没有反向传播，因此没有比较梯度；前向传播：",
+                None => "",
+            };
             let parts = [
-                (*warned, format!("待查看的行：{warned}")),
-                (*unpaired, format!("{unpaired} 个调用或张量没有对应项")),
-                (*not_compared, format!("{not_compared} 行未比较")),
+                (*warned, format!("待查看的行：{}", counted(*warned))),
+                (*unpaired, format!("{} 个调用或张量没有对应项", counted(*unpaired))),
+                (*not_compared, format!("{} 行未比较", counted(*not_compared))),
             ];
             let parts = parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text);
             let parts = parts.collect::<Vec<String>>().join("，");
             match warned {
-                0 if *bounded => format!("没有差异（{parts}，最终结果一致）"),
-                0 => format!("没有差异（{parts}）"),
-                _ => format!("没有调用引入误差（{parts}）"),
+                0 if *bounded => format!("{forward}没有差异（{parts}，最终结果一致）{hidden}"),
+                0 => format!("{forward}没有差异（{parts}）{hidden}"),
+                _ => format!("{forward}没有调用引入误差（{parts}）{hidden}"),
             }
         }
         Agreement::Passes { rule, passed, rows } => {
-            format!("按 {rule} 的规则没有失败的行；{rows} 行中 {passed} 行通过")
+            format!("按 {rule} 的规则没有失败的行；{} 行中 {} 行通过", counted(*rows), counted(*passed))
         }
         Agreement::TensorsDiffer { first, .. } if first.is_empty() => "两个张量不同".to_owned(),
-        Agreement::TensorsDiffer { first, differ: 1, of } => format!("{of} 个张量中只有 {first} 不同"),
+        Agreement::TensorsDiffer { first, differ: 1, of } => {
+            format!("{} 个张量中只有 {first} 不同", counted(*of))
+        }
         Agreement::TensorsDiffer { first, differ, of } => {
-            format!("{of} 个张量中有 {differ} 个不同，第一个是 {first}")
+            format!("{} 个张量中有 {} 个不同，第一个是 {first}", counted(*of), counted(*differ))
         }
         Agreement::Blamed { first, calls: 1 } => format!("{first} 引入了误差"),
-        Agreement::Blamed { first, calls } => format!("{calls} 个调用引入了误差，第一个是 {first}"),
+        Agreement::Blamed { first, calls } => {
+            format!("{} 个调用引入了误差，第一个是 {first}", counted(*calls))
+        }
         Agreement::Parted { first, target, golden } => format!(
             "两个程序的计算结果不同；原因在目标的 {target} 个调用和标杆的 {golden} 个调用之中，首先查看 {first}"
         ),
-        Agreement::Fails { rule, failed, rows } => format!("按 {rule} 的规则，{rows} 行中 {failed} 行失败"),
-        Agreement::Unexplained { failed, rows } => format!("{rows} 行中 {failed} 行不同，没有调用能解释"),
+        Agreement::Fails { rule, failed, rows } => {
+            format!("按 {rule} 的规则，{} 行中 {} 行失败", counted(*rows), counted(*failed))
+        }
+        Agreement::Unexplained { failed, rows } => {
+            format!("{} 行中 {} 行不同，没有调用能解释", counted(*rows), counted(*failed))
+        }
+        Agreement::FinalResult(result) if result.error.is_infinite() => {
+            format!("{} 在另一次运行的最终结果中没有对应项", result.entry)
+        }
         Agreement::FinalResult(result) => format!(
             "{} 相差 {}（累积舍入允许 {}），没有调用能解释",
             result.entry,
@@ -209,35 +254,45 @@ fn verdict(agreement: &Agreement) -> String {
             percent(result.allowed)
         ),
         Agreement::Refuted { first, calls } => {
-            format!("重放否定了 {calls} 个结论（第一个是 {first}），没有可重放的调用能解释差异")
+            format!("重放否定了 {} 个结论（第一个是 {first}），没有可重放的调用能解释差异", counted(*calls))
         }
         Agreement::NothingPaired => "没有任何调用在另一次运行中有对应项，因此没有比较".to_owned(),
         Agreement::Unpaired { target, golden } => {
             let sides = [(target, "目标"), (golden, "标杆")].into_iter().filter(|(count, _)| **count > 0);
-            let sides: Vec<String> = sides.map(|(count, side)| format!("仅在{side}：{count}")).collect();
+            let sides: Vec<String> =
+                sides.map(|(count, side)| format!("仅在{side}：{}", counted(*count))).collect();
             format!("已比较的部分一致，但有些调用或张量没有对应项（{}）", sides.join("，"))
         }
-        Agreement::UnpairedRanks(count) => format!("已比较的部分一致，但 {count} 个步或 rank 没有对应项"),
+        Agreement::UnpairedRanks(count) => {
+            format!("已比较的部分一致，但 {} 个步或 rank 没有对应项", counted(*count))
+        }
         Agreement::Unread { count, compared: true } => {
-            format!("已比较的部分一致，但 {count} 个文件或张量无法读取（见错误信息）")
+            format!("已比较的部分一致，但 {} 个文件或张量无法读取（见错误信息）", counted(*count))
         }
         Agreement::Unread { count, compared: false } => {
-            format!("没有比较：{count} 个文件或张量无法读取（见错误信息）")
+            format!("没有比较：{} 个文件或张量无法读取（见错误信息）", counted(*count))
         }
         Agreement::Cut => "已比较的部分一致，但有一次运行在全部录制完之前就结束了".to_owned(),
         Agreement::Nothing => "没有可比较的内容".to_owned(),
-        Agreement::Undecided { rows, judged: true } => format!("已比较的部分一致，但 {rows} 行无法判定"),
+        Agreement::Undecided { rows, judged: true } => {
+            format!("已比较的部分一致，但 {} 行无法判定", counted(*rows))
+        }
         Agreement::Undecided { judged: false, .. } => "没有能判定的行".to_owned(),
     }
 }
 
 fn said(statement: &Statement) -> String {
     match statement {
+        Statement::ForwardPassesAgree => "前向传播没有问题：两次运行在此一致。".to_owned(),
         Statement::RunsAgree => "没有问题。两次运行一致。".to_owned(),
         Statement::NoErrorOnThisRank => "此 rank 没有调用引入误差。".to_owned(),
         Statement::Inconclusive(agreement) => format!("无法判定：{}。", verdict(agreement)),
         Statement::MostNotJudged { calls, of } => {
-            format!("大多数调用（{of} 个中的 {calls} 个）无法判定：没有对应项，或录制的内容太少。")
+            format!(
+                "大多数调用（{} 个中的 {} 个）无法判定：没有对应项，或录制的内容太少。",
+                counted(*of),
+                counted(*calls)
+            )
         }
         Statement::LargestStep { call, inputs, output } => format!(
             "通向它的最大未解释误差来自 {call}：输入相差 {}，输出相差 {}。",
@@ -245,12 +300,19 @@ fn said(statement: &Statement) -> String {
             percent(*output)
         ),
         Statement::TensorsDiffer { most, .. } if most.is_empty() => "两个张量不同。".to_owned(),
-        Statement::TensorsDiffer { differ: 1, of, most, .. } => format!("{of} 个张量中有 1 个不同：{most}。"),
+        Statement::TensorsDiffer { differ: 1, of, most, .. } => {
+            format!("{} 个张量中有 1 个不同：{most}。", counted(*of))
+        }
         Statement::TensorsDiffer { differ, of, most, among: None } => {
-            format!("{of} 个张量中有 {differ} 个不同。差异最大的是 {most}。")
+            format!("{} 个张量中有 {} 个不同。差异最大的是 {most}。", counted(*of), counted(*differ))
         }
         Statement::TensorsDiffer { differ, of, most, among: Some(among) } => {
-            format!("{of} 个张量中有 {differ} 个不同。前 {among} 个中差异最大的是 {most}。")
+            format!(
+                "{} 个张量中有 {} 个不同。前 {} 个中差异最大的是 {most}。",
+                counted(*of),
+                counted(*differ),
+                counted(*among)
+            )
         }
         Statement::Cause(cause) => causes::sentence(cause),
         Statement::ChangedUnrecorded => "中间有未录制的操作修改了它。".to_owned(),
@@ -265,8 +327,11 @@ fn said(statement: &Statement) -> String {
         Statement::OriginsCounted { parameters, buffers } => {
             let kinds = [(parameters, "参数"), (buffers, "缓冲区")].into_iter();
             let kinds = kinds.filter(|([differ, _], _)| *differ > 0);
-            let kinds: Vec<String> =
-                kinds.map(|([differ, of], kind)| format!("{of} 个{kind}中有 {differ} 个不同")).collect();
+            let kinds: Vec<String> = kinds
+                .map(|([differ, of], kind)| {
+                    format!("{} 个{kind}中有 {} 个不同", counted(*of), counted(*differ))
+                })
+                .collect();
             format!("总计：{}。", kinds.join("，"))
         }
         Statement::OriginHistory { history, call } => {
@@ -290,13 +355,13 @@ fn said(statement: &Statement) -> String {
         Statement::OnlyIn { side, count, operations, has_more } => {
             let shown = operations.iter().map(|(base, count)| match count {
                 1 => base.clone(),
-                count => format!("{base} × {count}"),
+                count => format!("{base} × {}", counted(*count)),
             });
             let more = if *has_more { "，…" } else { "" };
             let shown = shown.collect::<Vec<String>>().join("，");
             format!("未比较（无对应项）：仅在{}：{}（{shown}{more}）。", side_word(*side), unpaired(*count))
         }
-        Statement::RanksUnpaired(count) => format!("{count} 个步或 rank 没有对应项。"),
+        Statement::RanksUnpaired(count) => format!("{} 个步或 rank 没有对应项。", counted(*count)),
 
         Statement::Call { name, pass } => {
             let pass = match pass {
@@ -350,22 +415,23 @@ fn said(statement: &Statement) -> String {
 
         Statement::Proof { call, proof } => proofs::sentence(call.as_deref(), proof),
         Statement::NoReplayableCall(count) => {
-            format!("重放否定了 {count} 个结论：没有可重放的调用能解释差异。")
+            format!("重放否定了 {} 个结论：没有可重放的调用能解释差异。", counted(*count))
         }
 
         Statement::NotInherited => "没有后续调用继承该误差。".to_owned(),
         Statement::OthersDiffer(count) => {
-            format!("另有 {count} 个调用不同。数据不能表明是否由该误差引起。")
+            format!("另有 {} 个调用不同。数据不能表明是否由该误差引起。", counted(*count))
         }
         Statement::Inherited { calls, by_pass } => {
-            let by_pass =
-                by_pass.map(|[forward, backward]| format!("：前向 {forward} 个，反向 {backward} 个"));
+            let by_pass = by_pass.map(|[forward, backward]| {
+                format!("：前向 {} 个，反向 {} 个", counted(forward), counted(backward))
+            });
             format!("{calls} 个调用继承了该误差{}。", by_pass.unwrap_or_default())
         }
         Statement::Reaches { what, is_this } => {
             let what = match what {
                 Reached::Loss(call) => format!("损失（{call}）"),
-                Reached::ParameterGradients(count) => format!(" {count} 个模块的参数梯度"),
+                Reached::ParameterGradients(count) => format!(" {} 个模块的参数梯度", counted(*count)),
                 Reached::BackwardPass => "反向传播".to_owned(),
             };
             format!("{}到达{what}。", if *is_this { "该误差" } else { "该误差或其他分歧" })
@@ -381,12 +447,12 @@ fn said(statement: &Statement) -> String {
             format!("{call}（{}）：{}{likewise}", kind_words(*kind), brief(reason))
         }
         Statement::OtherTensor { name, reason } => format!("{name}：{}", brief(reason)),
-        Statement::MoreDivergences(count) => format!("另有 {count} 个，见 result.json"),
+        Statement::MoreDivergences(count) => format!("另有 {} 个，见 result.json", counted(*count)),
         Statement::OtherRanks { ranks, more, call, kind } => {
-            let more = if *more == 0 { String::new() } else { format!(" 等另外 {more} 个") };
+            let more = if *more == 0 { String::new() } else { format!(" 等另外 {} 个", counted(*more)) };
             format!("{}{more}：第一个分歧是 {call}（{}）", ranks.join("、"), kind_words(*kind))
         }
-        Statement::MoreRanks(count) => format!("另有 {count} 个步或 rank"),
+        Statement::MoreRanks(count) => format!("另有 {} 个步或 rank", counted(*count)),
         Statement::LaterStepsFollow => "后续各步从可能已被第一个误差改变的权重开始。".to_owned(),
 
         Statement::NotCompared { rank: None, error } => format!("没有比较：{error}"),
@@ -406,14 +472,14 @@ fn said(statement: &Statement) -> String {
             format!("{begin}：{}。第一个：{first}（{}）。", sides.join("；"), side_word(*side))
         }
         Statement::CallsNotJudged(count) => {
-            format!("{count} 个调用无法判定：录制的内容太少，或输入形状不同。")
+            format!("{} 个调用无法判定：录制的内容太少，或输入形状不同。", counted(*count))
         }
         Statement::RowsNotJudged(count) => {
-            format!("{count} 行张量无法判定：两侧均为 NaN，或没有可比较的内容。")
+            format!("{} 行张量无法判定：两侧均为 NaN，或没有可比较的内容。", counted(*count))
         }
         Statement::NotRead { count, first } => {
             let first = first.as_ref().map(|first| format!("第一个：{first}")).unwrap_or_default();
-            format!("{count} 个文件或张量无法读取。{first}")
+            format!("{} 个文件或张量无法读取。{first}", counted(*count))
         }
         Statement::Note(note) => format!("注：{note}"),
         Statement::NotedFirst(note) => format!("{}。", notes::note(note)),
@@ -423,23 +489,25 @@ fn said(statement: &Statement) -> String {
                 if ranks.is_empty() { String::new() } else { format!("{}{more}：", ranks.join("、")) };
             format!("注：{ranks}{}", notes::note(note))
         }
-        Statement::MoreNotes(count) => format!("另有 {count} 条说明，见 result.json"),
+        Statement::MoreNotes(count) => format!("另有 {} 条说明，见 result.json", counted(*count)),
 
         Statement::ComparedCalls { equal: 0, noise: 0 } => "没有调用。".to_owned(),
-        Statement::ComparedCalls { equal, noise: 0 } => format!("{equal} 个调用，没有任何差异。"),
+        Statement::ComparedCalls { equal, noise: 0 } => format!("{} 个调用，没有任何差异。", counted(*equal)),
         Statement::ComparedCalls { equal: 0, noise } => {
-            format!("{noise} 个调用，差异不超过舍入和输入所允许的范围。")
+            format!("{} 个调用，差异不超过舍入和输入所允许的范围。", counted(*noise))
         }
         Statement::ComparedCalls { equal, noise } => format!(
-            "{} 个调用：{equal} 个没有任何差异，{noise} 个的差异不超过舍入和输入所允许的范围。",
-            equal + noise
+            "{} 个调用：{} 个没有任何差异，{} 个的差异不超过舍入和输入所允许的范围。",
+            counted(equal + noise),
+            counted(*equal),
+            counted(*noise)
         ),
         Statement::ToleranceRule => {
             "调用的容差取决于数据类型、求和的项数、输入的误差，以及同类其他调用的误差。".to_owned()
         }
 
         Statement::JudgedByRule { style, failed, rows } => {
-            format!("此结果按 {style} 的规则判定：{rows} 行中 {failed} 行失败。")
+            format!("此结果按 {style} 的规则判定：{} 行中 {} 行失败。", counted(*rows), counted(*failed))
         }
         Statement::FirstFailing { entry, line, sheet } => {
             let place = in_sheet(*line, sheet.as_deref());
@@ -473,14 +541,14 @@ fn in_sheet(line: u64, sheet: Option<&str>) -> String {
 
 fn also(likewise: &Likewise) -> String {
     match likewise {
-        Likewise::Origins(count) => format!("另有 {count} 个调用的参数或输入不同"),
+        Likewise::Origins(count) => format!("另有 {} 个调用的参数或输入不同", counted(*count)),
         Likewise::Calls { call, count } => {
             let (base, _, kind) = parse_key(call);
             match kind {
-                CallKind::ParametersGrad => format!("另有 {count} 个模块的参数梯度同样如此"),
-                CallKind::Backward => format!("{base} 的另外 {count} 次反向传播同样如此"),
-                CallKind::Saved => format!("另有 {count} 个保存的张量同样如此"),
-                _ => format!("{base} 的另外 {count} 次调用同样如此"),
+                CallKind::ParametersGrad => format!("另有 {} 个模块的参数梯度同样如此", counted(*count)),
+                CallKind::Backward => format!("{base} 的另外 {} 次反向传播同样如此", counted(*count)),
+                CallKind::Saved => format!("另有 {} 个保存的张量同样如此", counted(*count)),
+                _ => format!("{base} 的另外 {} 次调用同样如此", counted(*count)),
             }
         }
     }
@@ -500,7 +568,8 @@ fn brief(reason: &Reason) -> String {
 
 fn unpaired(count: UnpairedCount) -> String {
     let words = [(count.calls, "个调用"), (count.entries, "个条目")].into_iter();
-    let words = words.filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let words =
+        words.filter(|(count, _)| *count > 0).map(|(count, what)| format!("{} {what}", counted(count)));
     words.collect::<Vec<String>>().join("和 ")
 }
 

@@ -3,9 +3,15 @@
 use ulpscope_compare::{CountDifference, Counted, Note, Side};
 use ulpscope_report::{format_number, format_short};
 
+use super::side_word;
+
 pub(super) fn note(note: &Note) -> String {
     match note {
         Note::OnlyStatistics => "没有保存张量，只比较了统计值或摘要：看不到元素顺序的改变".to_owned(),
+        Note::NoBackwardPass { side } => {
+            let side = if *side == Side::Target { "目标" } else { "标杆" };
+            format!("{side}没有反向传播：没有比较梯度以及由梯度得出的内容")
+        }
         Note::OneSideHasTensors => "只有一侧有张量：按统计值比较".to_owned(),
         Note::OnlyNames => "structure 数据没有数值：只比较了调用".to_owned(),
         Note::LevelsDiffer { target, golden } => format!(
@@ -17,15 +23,42 @@ pub(super) fn note(note: &Note) -> String {
         Note::FinalResultsNotJudged { first, more } => {
             format!("最终结果 {first} 等另外 {more} 个不同，但没有判定：它们所依赖的输入不同")
         }
-        Note::InputsCutDifferently { target, golden, sizes } => {
+        Note::InputsCutDifferently { target, golden, sizes, part } => {
             let golden = if golden == target { String::new() } else { format!(" {golden}") };
             let sizes = sizes.iter().map(|(dimension, [target, golden])| {
                 format!("第 {dimension} 维为 {target}（标杆 {golden}）")
             });
             let sizes = sizes.collect::<Vec<String>>().join("，");
+            if let Some(part) = part {
+                let part = match (&part.target, &part.golden) {
+                    (None, None) => "两者元素相同，形状不同".to_owned(),
+                    (None, Some(part)) => format!("目标的输入是标杆的 {part}"),
+                    (Some(part), None) => format!("标杆的输入是目标的 {part}"),
+                    (Some(ours), Some(theirs)) => format!("目标的 {ours} 是标杆的 {theirs}"),
+                };
+                return format!(
+                    "输入 {target} 与标杆{golden} 的切分不同：{sizes}。{part}。只比较两侧共有的部分"
+                );
+            }
             format!(
-                "输入 {target} 与标杆{golden} 的大小不同：{sizes}。批大小、序列长度或填充不同，只有两侧共有的部分才能一致"
+                "输入 {target} 与标杆{golden} 的大小不同：{sizes}。批大小、序列长度或填充不同，只有两侧共有的部分才能一致。从记录的内容看不出是哪一部分"
             )
+        }
+        Note::PartsCompared { agree, differ: 0, .. } => {
+            format!("在共有的部分中，比较过的 {agree} 个带参数调用的结果全部一致")
+        }
+        Note::PartsCompared { agree, differ, last_agreeing, first_differing } => format!(
+            "在共有的部分中，{} 个带参数调用的结果里有 {differ} 个不同。到 {} 为止一致；第一个不同的是 {} 的结果",
+            agree + differ,
+            last_agreeing.as_deref().unwrap_or("输入"),
+            first_differing.as_deref().unwrap_or_default()
+        ),
+        Note::NothingInCommon { parameters: [target, golden], same } => format!(
+            "两个程序几乎没有可以对应的内容（目标 {target} 个参数、标杆 {golden} 个参数中有 {same} 个内容相同），因此无法比较任何调用：\
+             请检查两侧是否为同一模型、同一权重"
+        ),
+        Note::NonFiniteOnOneSide { side, first } => {
+            format!("只有{}中有 NaN 或无穷大；最先出现在 {first}", side_word(*side))
         }
         Note::DifferentPrograms { unpaired, calls, results, more } => {
             let more = if *more > 0 { format!(" 等另外 {more} 个") } else { String::new() };

@@ -1,7 +1,7 @@
 //! How an error was introduced, in English: one sentence for each cause.
 
 use ulpscope_compare::words::arguments;
-use ulpscope_compare::{FindingCause, Region, RegionCalls};
+use ulpscope_compare::{FindingCause, LeftDetails, Region, RegionCalls};
 use ulpscope_dump::parse_key;
 
 use super::{other_side, spoken};
@@ -49,6 +49,12 @@ pub(super) fn sentence(said: &Cause) -> String {
             });
             format!("only the {} calls {call}{}.", side.word(), instead.unwrap_or_default())
         }
+        FindingCause::Updates(LeftDetails { name, differ, of, calls: [target, golden] }) => format!(
+            "the update of parameters differs: after this step, {differ} of {of} parameters and gradients that were compared \
+             differ. The first is the {}; the first call to look at is {call}. The two runs make different calls for the \
+             update ({target} in the target, {golden} in the golden), so the cause may be any of them.",
+            name.replacen(':', " ", 1)
+        ),
         FindingCause::Cast => {
             let [target, golden] =
                 dtypes.each_ref().map(|dtype| dtype.as_deref().unwrap_or("a different dtype"));
@@ -71,6 +77,7 @@ pub(super) fn sentence(said: &Cause) -> String {
             )
         }
         FindingCause::Region(region) => region_sentence(&call, region),
+        FindingCause::Sharded(fault) => format!("{}.", fault.words()),
         FindingCause::Rule => format!("{call} has the first failing row."),
     }
 }

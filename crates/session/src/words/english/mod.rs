@@ -10,7 +10,7 @@ use ulpscope_compare::{Agreement, Class, Part, Side};
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::format_short;
 
-use super::{Label, Parts, SummaryLine, Words, level, percent, shortened, times};
+use super::{Label, Parts, SummaryLine, Words, counted, level, percent, shortened, times};
 use crate::statement::{
     Heading, History, Likewise, Measured, Pass, Reached, Reason, Statement, UnpairedCount,
 };
@@ -73,18 +73,23 @@ impl Words for English {
         match line {
             SummaryLine::Rows(counts) => format!(
                 "{}: {} agree, {} differ, {} to look at, {} not compared",
-                counts.rows, counts.passed, counts.failed, counts.warned, counts.not_compared
+                counted(counts.rows),
+                counted(counts.passed),
+                counted(counts.failed),
+                counted(counts.warned),
+                counted(counts.not_compared)
             ),
             SummaryLine::Calls { paired, by_style, target, golden } => {
                 let ways = paired.iter();
-                let ways = ways.map(|way| format!("{} {} ({} rows)", way.calls, way.how, way.rows));
+                let ways = ways
+                    .map(|way| format!("{} {} ({} rows)", counted(way.calls), way.how, counted(way.rows)));
                 let ways = ways.collect::<Vec<String>>().join(", ");
                 let paired = match (ways.is_empty(), by_style) {
                     (false, _) => format!("paired {ways}"),
                     (true, true) => "paired by the rule of the style".to_owned(),
                     (true, false) => "none paired".to_owned(),
                 };
-                format!("{paired}; only in target {target}, only in golden {golden}")
+                format!("{paired}; only in target {}, only in golden {}", counted(*target), counted(*golden))
             }
             SummaryLine::Problems(count) => {
                 format!(
@@ -105,6 +110,19 @@ impl Words for English {
                 title(&format!("calls by {}", self.label(Label::Part(*parts))), *more, "")
             }
             SummaryLine::UnpairedTitle(more) => title("no counterpart", *more, " in result.json"),
+            SummaryLine::Deviating { shown, more } => {
+                let call = |call: &Option<String>| call.clone().unwrap_or_else(|| "none".to_owned());
+                let named = shown.iter().map(|one| {
+                    format!(
+                        "{} (first divergence: {}; of the others: {})",
+                        one.label,
+                        call(&one.first),
+                        call(&one.others)
+                    )
+                });
+                let more = (*more > 0).then(|| format!("and {more} more in result.json"));
+                format!("unlike the other ranks: {}", named.chain(more).collect::<Vec<String>>().join(", "))
+            }
             SummaryLine::Wrote(file) => format!("wrote {file}"),
         }
     }
@@ -123,11 +141,11 @@ fn many(parts: Parts) -> &'static str {
 }
 
 fn title(text: &str, more: usize, place: &str) -> String {
-    if more == 0 { text.to_owned() } else { format!("{text} ({more} more{place})") }
+    if more == 0 { text.to_owned() } else { format!("{text} ({} more{place})", counted(more)) }
 }
 
 fn number(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
+    format!("{} {}", counted(count), if count == 1 { one } else { many })
 }
 
 fn calls(count: u64) -> String {
@@ -136,12 +154,12 @@ fn calls(count: u64) -> String {
 
 fn said(statement: &Statement) -> String {
     match statement {
+        Statement::ForwardPassesAgree => "Nothing in the forward pass: there, the two runs agree.".to_owned(),
         Statement::RunsAgree => "Nothing. The two runs agree.".to_owned(),
         Statement::NoErrorOnThisRank => "No call of this rank introduced an error.".to_owned(),
         Statement::Inconclusive(agreement) => format!("Inconclusive: {agreement}."),
         Statement::MostNotJudged { calls, of } => format!(
-            "Most calls ({calls} of {of}) could not be judged: they have no counterpart, or too little was recorded."
-        ),
+            "Most calls ({} of {}) could not be judged: they have no counterpart, or too little was recorded.", counted(*calls), counted(*of)),
         Statement::LargestStep { call, inputs, output } => format!(
             "The largest unexplained step towards it is {call}: its inputs differ by {}, its output by {}.",
             percent(*inputs),
@@ -152,10 +170,10 @@ fn said(statement: &Statement) -> String {
             format!("1 of {} differs: {most}.", number(*of, "tensor", "tensors"))
         }
         Statement::TensorsDiffer { differ, of, most, among: None } => {
-            format!("{differ} of {of} tensors differ. {most} differs most.")
+            format!("{} of {} tensors differ. {most} differs most.", counted(*differ), counted(*of))
         }
         Statement::TensorsDiffer { differ, of, most, among: Some(among) } => {
-            format!("{differ} of {of} tensors differ. Of the first {among} of them, {most} differs most.")
+            format!("{} of {} tensors differ. Of the first {} of them, {most} differs most.", counted(*differ), counted(*of), counted(*among))
         }
         Statement::Cause(cause) => causes::sentence(cause),
         Statement::ChangedUnrecorded => "Something that was not recorded changed it in between.".to_owned(),
@@ -171,7 +189,7 @@ fn said(statement: &Statement) -> String {
             let kinds = [(parameters, "parameter", "parameters"), (buffers, "buffer", "buffers")].into_iter();
             let kinds = kinds.filter(|([differ, _], _, _)| *differ > 0);
             let kinds: Vec<String> =
-                kinds.map(|([differ, of], one, many)| format!("{differ} of {}", number(*of, one, many))).collect();
+                kinds.map(|([differ, of], one, many)| format!("{} of {}", counted(*differ), number(*of, one, many))).collect();
             let differ = if parameters[0] + buffers[0] == 1 { "differs" } else { "differ" };
             format!("In total, {} {differ}.", kinds.join(" and "))
         }
@@ -199,14 +217,14 @@ fn said(statement: &Statement) -> String {
         Statement::OnlyIn { side, count, operations, has_more } => {
             let shown = operations.iter().map(|(base, count)| match count {
                 1 => base.clone(),
-                count => format!("{count} of {base}"),
+                count => format!("{} of {base}", counted(*count)),
             });
             let more = if *has_more { ", …" } else { "" };
             let shown = shown.collect::<Vec<String>>().join(", ");
             format!("Not compared (no counterpart): {} only: {} ({shown}{more}).", side.word(), unpaired(*count))
         }
         Statement::RanksUnpaired(1) => "1 step or rank has no counterpart.".to_owned(),
-        Statement::RanksUnpaired(count) => format!("{count} steps or ranks have no counterpart."),
+        Statement::RanksUnpaired(count) => format!("{} steps or ranks have no counterpart.", counted(*count)),
 
         Statement::Call { name, pass } => {
             let pass = match pass {
@@ -275,12 +293,12 @@ fn said(statement: &Statement) -> String {
             "1 other call differs. The dumps do not show whether this error caused it.".to_owned()
         }
         Statement::OthersDiffer(count) => {
-            format!("{count} other calls differ. The dumps do not show whether this error caused it.")
+            format!("{} other calls differ. The dumps do not show whether this error caused it.", counted(*count))
         }
         Statement::Inherited { calls: count, by_pass } => {
             let inherit = if *count == 1 { "inherits" } else { "inherit" };
             let by_pass =
-                by_pass.map(|[forward, backward]| format!(": {forward} forward, {backward} backward"));
+                by_pass.map(|[forward, backward]| format!(": {} forward, {} backward", counted(forward), counted(backward)));
             format!("{} {inherit} the error{}.", calls(*count), by_pass.unwrap_or_default())
         }
         Statement::Reaches { what, is_this } => {
@@ -304,9 +322,9 @@ fn said(statement: &Statement) -> String {
             format!("{call} ({}): {}{likewise}", kind.words(), brief(reason))
         }
         Statement::OtherTensor { name, reason } => format!("{name}: {}", brief(reason)),
-        Statement::MoreDivergences(count) => format!("and {count} more in result.json"),
+        Statement::MoreDivergences(count) => format!("and {} more in result.json", counted(*count)),
         Statement::OtherRanks { ranks, more, call, kind } => {
-            let more = if *more == 0 { String::new() } else { format!(" and {more} more") };
+            let more = if *more == 0 { String::new() } else { format!(" and {} more", counted(*more)) };
             format!("{}{more}: the first divergence is {call} ({})", ranks.join(", "), kind.words())
         }
         Statement::MoreRanks(count) => format!("and {} more", number(*count, "step or rank", "steps or ranks")),
@@ -358,11 +376,12 @@ fn said(statement: &Statement) -> String {
         Statement::ComparedCalls { equal, noise } => {
             let equal_words = match equal {
                 0 => String::new(),
-                equal => format!("{equal} without any difference, "),
+                equal => format!("{} without any difference, ", counted(*equal)),
             };
             format!(
-                "{}: {equal_words}{noise} differ by no more than rounding and their inputs allow.",
-                calls(equal + noise)
+                "{}: {equal_words}{} differ by no more than rounding and their inputs allow.",
+                calls(equal + noise),
+                counted(*noise)
             )
         }
         Statement::ToleranceRule => {
@@ -372,7 +391,7 @@ fn said(statement: &Statement) -> String {
         }
 
         Statement::JudgedByRule { style, failed, rows } => {
-            format!("This result follows the rule of {style}: {failed} of {rows} rows fail.")
+            format!("This result follows the rule of {style}: {} of {} rows fail.", counted(*failed), counted(*rows))
         }
         Statement::FirstFailing { entry, line, sheet } => {
             format!("The first failing row is {entry}{}.", in_sheet(*line, sheet.as_deref()))
@@ -392,7 +411,9 @@ fn in_sheet(line: u64, sheet: Option<&str>) -> String {
 fn also(likewise: &Likewise) -> String {
     match likewise {
         Likewise::Origins(1) => "1 more call gets differing parameters or inputs".to_owned(),
-        Likewise::Origins(count) => format!("{count} more calls get differing parameters or inputs"),
+        Likewise::Origins(count) => {
+            format!("{} more calls get differing parameters or inputs", counted(*count))
+        }
         Likewise::Calls { call, count } => {
             let (base, _, kind) = parse_key(call);
             let what = match kind {
@@ -405,7 +426,7 @@ fn also(likewise: &Likewise) -> String {
                 _ if *count == 1 => format!("call of {base}"),
                 _ => format!("calls of {base}"),
             };
-            format!("The same applies to {count} more {what}")
+            format!("The same applies to {} more {what}", counted(*count))
         }
     }
 }

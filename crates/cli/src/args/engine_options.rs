@@ -1,0 +1,72 @@
+//! Options of commands that can run on several machines.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Where a comparison runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineName {
+    /// In this process, on all cores
+    #[default]
+    Threads,
+    /// As tasks of a Ray cluster, one for each rank of each step; needs a Python with the packages ulpscope and ray
+    Ray,
+}
+
+/// Which engine, and how to reach it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "On several machines")]
+pub(crate) struct EngineOptions {
+    /// Where the comparison runs; the result is the same [default: threads]
+    #[arg(long, value_name = "ENGINE", value_enum, conflicts_with_all = ["prove", "graph"])]
+    pub(crate) engine: Option<EngineName>,
+
+    /// The Ray cluster: auto (the one that this machine belongs to), local (started for this comparison), HOST:PORT or
+    /// ray://HOST:PORT [default: auto, or local if there is none]
+    #[arg(long, value_name = "ADDRESS", requires = "engine")]
+    pub(crate) address: Option<String>,
+
+    /// Where the dumps are, if every node has ranks of its own: auto asks the nodes; a file is a map that `ulpscope
+    /// locate` wrote [default: every node sees the paths that this machine sees]
+    #[arg(long, value_name = "auto|MAP", requires = "engine")]
+    pub(crate) located: Option<PathBuf>,
+
+    /// Cores for each rank [default: those of the cluster, divided by the ranks]
+    #[arg(long = "rank-cores", value_name = "N", requires = "engine")]
+    pub(crate) rank_cores: Option<NonZeroU32>,
+
+    /// Continue the comparison in DIR (-o) that was ended: ranks that were compared, and whose files are unchanged, are
+    /// not compared again
+    #[arg(long, requires = "engine", requires = "output")]
+    pub(crate) resume: bool,
+}
+
+/// Ask the nodes of a Ray cluster which ranks of a dump each has
+///
+/// For dumps that lie on the disks of the nodes, under the same path on each. The map is for `ulpscope compare --located`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LocateArgs {
+    /// The dump, as the nodes name it
+    pub(crate) dump: PathBuf,
+
+    /// The Ray cluster: auto, HOST:PORT or ray://HOST:PORT [default: auto]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) address: Option<String>,
+
+    /// Write the map into this file
+    #[arg(short = 'o', long = "output", value_name = "MAP")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Print the map as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ulpscope locate /local/npu_dump
+  ulpscope locate /local/npu_dump -o located.json
+  ulpscope compare /local/npu_dump /local/gpu_dump --engine ray --located located.json -o result/";

@@ -1,0 +1,123 @@
+//! What a program ends in: values that it leaves behind, rather than uses.
+//!
+//! ```text
+//! returned   what a model returned, as it stands at the end of the step, where something was written into it
+//! last       values outside all modules that no call uses, after the last module: a loss, a prediction; and what the
+//!            outermost modules return, if no call uses it
+//! passed     what the outermost modules return and other calls use: where the whole model is not recorded, its parts are
+//! buffers    what the step leaves in buffers
+//! ```
+//! Gradients of parameters are final results, too. They are sums over the whole backward pass and belong to no value.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use ulpscope_dump::{Rank, Role};
+
+use super::program::{Program, Value, print, sizes, tensors};
+
+/// The values that a program ends in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FinalValues {
+    /// By number of the call of the model, and place.
+    pub(super) returned: BTreeMap<String, usize>,
+    pub(super) last: Vec<usize>,
+    pub(super) passed: Vec<usize>,
+    /// By name.
+    pub(super) buffers: BTreeMap<String, usize>,
+}
+
+impl FinalValues {
+    /// Finds the last values of a program, and those that modules pass on.
+    pub(super) fn find(
+        program: &Program,
+        rank: &Rank,
+        outermost: &[usize],
+        parents: &[Option<usize>],
+    ) -> FinalValues {
+        let last_module = outermost.last().copied();
+        let recorded = &program.ends;
+        let step_ends: HashSet<usize> =
+            recorded.returned.values().chain(recorded.buffers.values()).copied().collect();
+        let is_last = |&number: &usize| {
+            let value = &program.values[number];
+            is_left(value)
+                && is_result(value)
+                && parents[value.call].is_none()
+                && last_module.is_none_or(|last| value.call > last)
+                && !step_ends.contains(&number)
+        };
+        let last = (0..program.values.len()).filter(is_last);
+        let mut last: Vec<usize> = last.filter_map(|value| program.without_copies(value)).collect();
+        last.extend(recorded.returned.values());
+        // A module returns what a call inside it made.
+        let mut known: HashMap<u64, usize> = HashMap::new();
+        for (number, value) in program.values.iter().enumerate() {
+            if is_result(value) && !step_ends.contains(&number) {
+                known.insert(print(value.count, &value.numbers), number);
+            }
+        }
+        let mut passed = Vec::new();
+        for &module in outermost {
+            let entries = rank.entries(module).unwrap_or_default();
+            for (_, tensor) in tensors(&entries, |role| role == Role::Output) {
+                let found = known.get(&print(tensor.count().unwrap_or(0), &sizes(tensor)));
+                if let Some(&value) = found {
+                    if is_left(&program.values[value]) { last.push(value) } else { passed.push(value) }
+                }
+            }
+        }
+        for values in [&mut last, &mut passed] {
+            values.sort_unstable();
+            values.dedup();
+        }
+        passed.retain(|value| !last.contains(value) && program.values[*value].unit > 0.0);
+        FinalValues { last, passed, ..FinalValues::default() }
+    }
+
+    /// Adds what was found to what was recorded.
+    pub(super) fn complete(&mut self, found: FinalValues) {
+        (self.last, self.passed) = (found.last, found.passed);
+    }
+
+    /// How many there are, other than buffers.
+    pub(super) fn count(&self) -> usize {
+        self.last.len() + self.passed.len()
+    }
+
+    /// The calls that made them, in order.
+    pub(super) fn calls(&self, program: &Program) -> Vec<usize> {
+        program.calls_of(self.last.iter().chain(&self.passed).copied())
+    }
+}
+
+/// Whether a value is computed rather than counted or chosen: a float, or a decision that was made from one.
+fn is_result(value: &Value) -> bool {
+    value.unit > 0.0 || value.decided_from.is_some()
+}
+
+/// Whether no call uses a value, and it is none that the program keeps for later.
+fn is_left(value: &Value) -> bool {
+    !value.is_used && !value.is_update && !value.is_state
+}
+
+impl Program {
+    /// The value that calls copied, as far back as they keep elements in their places. Nothing, if a call returned the
+    /// same numbers in another way: statistics do not show whether elements have changed places.
+    fn without_copies(&self, mut value: usize) -> Option<usize> {
+        while let Some(given) = self.copied(value) {
+            if !self.operations[self.values[value].call].keeps_places {
+                return None;
+            }
+            value = given;
+        }
+        Some(value)
+    }
+
+    fn copied(&self, value: usize) -> Option<usize> {
+        let Value { call, count, numbers, .. } = self.values[value];
+        let given = self.steps[call].given.iter().copied().filter(|&given| given < value);
+        let mut same =
+            given.filter(|&given| self.values[given].count == count && self.values[given].numbers == numbers);
+        same.find(|_| numbers != [None; 4])
+    }
+}

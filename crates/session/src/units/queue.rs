@@ -1,0 +1,104 @@
+//! The units of a comparison that are still to be answered.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use ulpscope_dump::Inputs;
+
+use super::answer::UnitAnswer;
+use super::job::{RowTargets, Unit, UnitJob};
+use super::store::UnitStore;
+use crate::Request;
+
+/// Units, by number; some may have been answered before.
+#[derive(Debug)]
+pub struct UnitQueue {
+    request: Request,
+    rows: RowTargets,
+    units: Vec<QueuedUnit>,
+    store: UnitStore,
+    /// Why units were given up.
+    failures: Mutex<BTreeMap<usize, String>>,
+}
+
+/// A unit, and where it can be answered.
+#[derive(Debug)]
+pub struct QueuedUnit {
+    pub(crate) unit: Unit,
+    pub(crate) inputs: Vec<Inputs>,
+    /// Its name.
+    pub label: String,
+    /// The nodes that can answer it, or why there is none; `None`: all.
+    pub nodes: Option<Result<Vec<String>, String>>,
+    /// Whether it was answered by an earlier start.
+    pub is_done: bool,
+}
+
+impl QueuedUnit {
+    /// Whether it is to be answered.
+    pub fn is_open(&self) -> bool {
+        !self.is_done && !matches!(self.nodes, Some(Err(_)))
+    }
+
+    /// The size of its files.
+    pub fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|inputs| inputs.bytes).sum()
+    }
+}
+
+impl UnitQueue {
+    pub(crate) fn new(
+        request: &Request,
+        rows: RowTargets,
+        units: Vec<QueuedUnit>,
+        store: UnitStore,
+    ) -> UnitQueue {
+        UnitQueue { request: request.clone(), rows, units, store, failures: Mutex::default() }
+    }
+
+    /// All units.
+    pub fn units(&self) -> &[QueuedUnit] {
+        &self.units
+    }
+
+    /// The job of a unit.
+    pub fn job(&self, number: usize) -> Result<String, String> {
+        let queued = self.unit(number)?;
+        let (unit, inputs) = (queued.unit.clone(), queued.inputs.clone());
+        let job = UnitJob { request: self.request.clone(), unit, inputs, rows: self.rows.clone() };
+        serde_json::to_string(&job).map_err(|error| error.to_string())
+    }
+
+    /// Saves the answer of a unit: it is done when this returns.
+    pub fn deliver(&self, number: usize, answer: &[u8], rows: &[u8]) -> Result<UnitAnswer, String> {
+        let label = &self.unit(number)?.label;
+        let parsed = UnitAnswer::parse(answer)?;
+        if parsed.unit != *label {
+            return Err(format!("expected the answer of {label}, found that of {}", parsed.unit));
+        }
+        self.store.save(label, answer, rows).map_err(|error| error.to_string())?;
+        Ok(parsed)
+    }
+
+    /// Gives a unit up.
+    pub fn fail(&self, number: usize, why: String) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).insert(number, why);
+    }
+
+    /// The answer of a unit with its rows, or why it has none.
+    pub(crate) fn answer(&self, number: usize) -> Result<(UnitAnswer, Vec<u8>), String> {
+        let label = &self.unit(number)?.label;
+        if let Some(why) = self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(&number) {
+            return Err(why.clone());
+        }
+        self.store.read(label).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "it was not compared".to_owned(),
+            _ => error.to_string(),
+        })
+    }
+
+    fn unit(&self, number: usize) -> Result<&QueuedUnit, String> {
+        self.units.get(number).ok_or_else(|| format!("there is no unit {number}"))
+    }
+}

@@ -1,0 +1,73 @@
+"""Which units wait, where they may run, and where they failed."""
+
+from __future__ import annotations
+
+# A unit that was lost so often is given up: it may be what kills its workers.
+MAX_ATTEMPTS = 3
+
+
+class Attempts:
+    """The units that are not answered yet. Units that failed somewhere are tried elsewhere first."""
+
+    def __init__(self, nodes: dict[int, list[str] | None]) -> None:
+        # The nodes that can answer each unit; None: every node.
+        self._nodes = dict(nodes)
+        self._waiting = list(nodes)
+        self._failures: dict[int, list[tuple[str, str]]] = {}
+        self._gone: set[str] = set()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a unit waits."""
+        return bool(self._waiting)
+
+    def next(self, room: dict[str, int]) -> tuple[int, str] | None:
+        """The first unit that a node with room can answer, and the node with most room of these."""
+        if not room:
+            return None
+        for at, number in enumerate(self._waiting):
+            nodes = self._nodes[number]
+            possible = [name for name in room if nodes is None or name in nodes]
+            if possible:
+                failed = [node for node, _ in self._failures.get(number, ())]
+                del self._waiting[at]
+                # By name last, so that equal clusters get equal tasks.
+                return number, min(possible, key=lambda name: (failed.count(name), -room[name], name))
+        return None
+
+    def failed(self, number: int, node: str, why: str) -> bool:
+        """Notes a failure; returns whether the unit is tried again."""
+        failures = self._failures.setdefault(number, [])
+        failures.append((node, why))
+        if len(failures) >= MAX_ATTEMPTS or not self._is_possible(number):
+            return False
+        self._waiting.append(number)
+        return True
+
+    def done(self, number: int) -> None:
+        """A unit was answered."""
+        self._failures.pop(number, None)
+
+    def forget(self, node: str) -> None:
+        """A node is gone."""
+        self._gone.add(node)
+
+    def drain(self) -> list[int]:
+        """The units that no node is left for."""
+        left, self._waiting = self._waiting, []
+        return left
+
+    def reason(self, number: int) -> str:
+        """Why a unit is given up."""
+        failures = self._failures.get(number, [])
+        said = "; ".join(f"on node {node}: {why}" for node, why in failures)
+        nodes = self._nodes[number]
+        if not self._is_possible(number):
+            where = "every node" if nodes is None else f"node {', '.join(nodes)}"
+            said = f"{where}, which has it, is gone" + (f" ({said})" if said else "")
+            return f"not compared: {said}; start it again with --resume"
+        return f"not compared after {len(failures)} attempts ({said})"
+
+    def _is_possible(self, number: int) -> bool:
+        nodes = self._nodes[number]
+        return nodes is None or any(node not in self._gone for node in nodes)

@@ -1,0 +1,300 @@
+"""The engine that runs comparisons as tasks of a Ray cluster.
+
+One task compares one rank of one step. Ray's own retries are off: the driver has to know which node lost
+which unit, to avoid that node and to name both in the result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ulpscope._scale import tasks
+from ulpscope._scale.attempts import Attempts
+from ulpscope._scale.event_log import EventLog
+from ulpscope._scale.progress import Progress
+
+if TYPE_CHECKING:
+    from ulpscope._core import UnitQueue
+
+# So many times as many tasks are sent as can run: the next one waits at its node.
+_AHEAD = 2
+
+# Seconds for which the list of nodes is taken as known: asking for it takes as long as starting a task.
+_NODES_ARE_KNOWN = 1.0
+
+# Seconds between two looks at progress and signals.
+_TICK = 0.5
+
+
+class RayEngine:
+    """A connection to a Ray cluster. It is closed at the end, unless the program had one before."""
+
+    def __init__(self, address: str | None, cores: int | None, results: str | None) -> None:
+        ray = _import_ray()
+        self._ray = ray
+        self._cores = cores
+        self._results = None if results is None else str(Path(results).absolute())
+        self._known_nodes: tuple[float, dict[str, dict[str, Any]]] = (-_NODES_ARE_KNOWN, {})
+        self._is_own = not ray.is_initialized()
+        if self._is_own:
+            _connect(ray, address)
+
+    def close(self) -> None:
+        """Leaves the cluster."""
+        if self._is_own and self._ray.is_initialized():
+            self._ray.shutdown()
+
+    def find(
+        self, path: str | os.PathLike[str], names: list[str] | None
+    ) -> list[tuple[str, str | None, str | None]]:
+        """Asks nodes, by default all, for a dump: name, listing, or why it could not be asked."""
+        nodes = self._nodes()
+        listing = self._ray.remote(tasks.list_dump)
+        asked: list[tuple[str, Any]] = []
+        for name in sorted(nodes) if names is None else names:
+            if name not in nodes:
+                asked.append((name, None))
+                continue
+            # Not counted as work: it must not wait until a core is free.
+            options = {
+                "num_cpus": 0,
+                "max_retries": 0,
+                "scheduling_strategy": self.at_node(nodes[name]["NodeID"]),
+            }
+            asked.append((name, listing.options(**options).remote(os.fspath(path), str(Path.cwd()))))
+        answers: list[tuple[str, str | None, str | None]] = []
+        for name, reference in asked:
+            if reference is None:
+                known = ", ".join(sorted(nodes))
+                answers.append((name, None, f"no such node is alive; those alive are {known}"))
+                continue
+            try:
+                answers.append((name, self._ray.get(reference), None))
+            except Exception as error:
+                answers.append((name, None, _reason(error)))
+        return answers
+
+    def dispatch(self, queue: UnitQueue) -> None:
+        """Has every open unit answered or given up."""
+        units = queue.open()
+        if not units:
+            return
+        Dispatch(self, queue, units).run()
+
+    @property
+    def ray(self) -> Any:
+        """The package."""
+        return self._ray
+
+    @property
+    def results(self) -> str | None:
+        """The driver's folder of results."""
+        return self._results
+
+    def cores(self, units: int) -> int:
+        """Cores for each unit."""
+        counts = [int(node["Resources"].get("CPU", 0)) for node in self._nodes().values()]
+        smallest = min((count for count in counts if count), default=1)
+        return max(1, min(self._cores or sum(counts) // units, smallest))
+
+    def slots(self, cores: int) -> dict[str, int]:
+        """How many units each node compares at a time, by its name."""
+        counts = {name: int(node["Resources"].get("CPU", 0)) for name, node in self._nodes().items()}
+        return {name: count // cores for name, count in counts.items() if count >= cores}
+
+    def node_id(self, name: str) -> str | None:
+        """The id of a node that is alive."""
+        node = self._nodes().get(name)
+        return None if node is None else str(node["NodeID"])
+
+    def at_node(self, node_id: str) -> Any:
+        """On this node and no other."""
+        strategies = self._ray.util.scheduling_strategies
+        return strategies.NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)
+
+    def _nodes(self) -> dict[str, dict[str, Any]]:
+        """The nodes that are alive, by the names of `ray start --node-name`; by default addresses."""
+        known_since, known = self._known_nodes
+        if time.monotonic() - known_since < _NODES_ARE_KNOWN:
+            return known
+        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        names: dict[str, dict[str, Any]] = {}
+        for node in sorted(alive, key=lambda node: node["NodeID"]):
+            name = node.get("NodeName") or node["NodeManagerAddress"]
+            # Two nodes of one machine have one address.
+            names[name if name not in names else f"{name}#{node['NodeID'][:8]}"] = node
+        self._known_nodes = (time.monotonic(), names)
+        return names
+
+
+class Dispatch:
+    """Sends the units of one comparison, a bounded number at a time."""
+
+    def __init__(self, engine: RayEngine, queue: UnitQueue, units: list[int]) -> None:
+        self._engine, self._queue = engine, queue
+        self._cores = engine.cores(len(units))
+        self._slots = engine.slots(self._cores)
+        self._attempts = Attempts({number: queue.nodes(number) for number in units})
+        self._progress = Progress(len(units), sum(queue.size(number) for number in units))
+        self._log = EventLog(engine.results)
+        self._answer = engine.ray.remote(tasks.answer_job)
+        # Reference: number of the unit, and the node it was sent to.
+        self._running: dict[Any, tuple[int, str]] = {}
+
+    def run(self) -> None:
+        """Returns when every unit was delivered or given up."""
+        mark = _mark(self._engine.results)
+        try:
+            place = tasks.Place(str(Path.cwd()), self._engine.results, mark, self._cores)
+            self._send(place)
+            while self._running or self._attempts.waiting:
+                self._collect()
+                self._progress.show()
+                if self._queue.is_stopped:
+                    self._cancel()
+                    raise RuntimeError("the comparison was interrupted")
+                self._send(place)
+        finally:
+            self._progress.close()
+            self._log.close()
+            if mark is not None:
+                Path(mark).unlink(missing_ok=True)
+
+    def _send(self, place: tasks.Place) -> None:
+        while True:
+            load = dict.fromkeys(self._slots, 0)
+            for _, node in self._running.values():
+                load[node] = load.get(node, 0) + 1
+            room = {name: _AHEAD * slots - load[name] for name, slots in self._slots.items()}
+            chosen = self._attempts.next({name: free for name, free in room.items() if free > 0})
+            if chosen is None:
+                break
+            self._send_one(*chosen, place)
+        if not self._running:
+            # Nodes that the rest needs are gone.
+            for number in self._attempts.drain():
+                self._give_up(number)
+
+    def _send_one(self, number: int, node: str, place: tasks.Place) -> None:
+        label = self._queue.label(number)
+        node_id = self._engine.node_id(node)
+        if node_id is None:
+            self._node_is_gone(node)
+            self._retry(number, node, "the node is gone")
+            return
+        task = self._answer.options(
+            name=f"ulpscope {label}",
+            num_cpus=self._cores,
+            max_retries=0,
+            scheduling_strategy=self._engine.at_node(node_id),
+        )
+        self._running[task.remote(self._queue.job(number), place)] = (number, node)
+        self._progress.started(label, node)
+        self._log.write("started", label, node)
+
+    def _collect(self) -> None:
+        if not self._running:
+            return
+        ray = self._engine.ray
+        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=_TICK)
+        for reference in ready:
+            number, node = self._running.pop(reference)
+            label = self._queue.label(number)
+            try:
+                answer: tasks.Answer = ray.get(reference)
+                for name, pieces in answer.sheets:
+                    _write_sheet(
+                        Path(self._engine.results or "."), name, (ray.get(piece) for piece in pieces)
+                    )
+                compared = self._queue.deliver(number, answer.answer, answer.rows)
+            except Exception as error:
+                if self._engine.node_id(node) is None:
+                    self._node_is_gone(node)
+                self._retry(number, node, _reason(error))
+            else:
+                self._attempts.done(number)
+                self._progress.finished(label, self._queue.size(number))
+                self._log.write("answered" if compared else "not comparable", label, node)
+
+    def _node_is_gone(self, node: str) -> None:
+        if self._slots.pop(node, None) is not None:
+            self._log.write("gone", None, node)
+            self._attempts.forget(node)
+
+    def _retry(self, number: int, node: str, why: str) -> None:
+        label = self._queue.label(number)
+        self._log.write("lost", label, node, why)
+        self._progress.lost(label)
+        if not self._attempts.failed(number, node, why):
+            self._give_up(number)
+
+    def _give_up(self, number: int) -> None:
+        label, why = self._queue.label(number), self._attempts.reason(number)
+        self._queue.fail(number, why)
+        self._progress.given_up(label)
+        self._log.write("given up", label, None, why)
+
+    def _cancel(self) -> None:
+        for reference in self._running:
+            self._engine.ray.cancel(reference, force=True)
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+        import ray.util.scheduling_strategies
+    except ImportError as error:
+        # Another package that Ray needs may be missing; the message says which.
+        raise ImportError(f"engine ray needs Ray: pip install ulpscope[ray] ({error})") from error
+    return ray
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    # Nothing about a comparison leaves the cluster.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
+    local = {**quiet, "include_dashboard": False}
+    if address == "local":
+        ray.init(address="local", **local)
+        return
+    try:
+        ray.init(address=address or "auto", **quiet)
+    except ConnectionError as error:
+        if address is not None:
+            raise ConnectionError(f"no Ray cluster at {address}: {_reason(error)}") from error
+        ray.init(address="local", **local)
+
+
+def _mark(results: str | None) -> str | None:
+    """A file by which workers see whether they have the driver's folder of results."""
+    if results is None:
+        return None
+    mark = Path(results) / "units" / f"driver-{uuid.uuid4().hex}"
+    mark.touch()
+    return str(mark)
+
+
+def _write_sheet(folder: Path, name: str, pieces: Iterable[bytes]) -> None:
+    """Complete or not at all, as the workers write theirs."""
+    unfinished = folder / f".ulpscope-{uuid.uuid4().hex}.tmp"
+    try:
+        with unfinished.open("wb") as file:
+            file.writelines(pieces)
+        unfinished.replace(folder / Path(name).name)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _reason(error: BaseException) -> str:
+    """An error of Ray or of a task, in a line."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, BaseException):
+        error = cause
+    text = str(error).strip().splitlines()
+    first = text[0].strip() if text else ""
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
