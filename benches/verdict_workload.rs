@@ -26,6 +26,8 @@ pub struct Run {
     pub is_golden: bool,
     /// The layer whose first product is wrong.
     pub fault: Option<usize>,
+    /// Whether the golden computes `gelu` by other calls, so that the two are different programs.
+    pub is_port: bool,
 }
 
 /// The documents of a dump while they are written.
@@ -136,8 +138,20 @@ impl Recorder {
         arguments: &[&Tensor],
         is_faulty: bool,
     ) -> Tensor {
+        self.forward_to(&format!("{name}.output.0"), name, parent, arguments, is_faulty)
+    }
+
+    /// The same with the value of a tensor of a name.
+    fn forward_to(
+        &mut self,
+        value: &str,
+        name: &str,
+        parent: Option<&str>,
+        arguments: &[&Tensor],
+        is_faulty: bool,
+    ) -> Tensor {
         let is_faulty = is_faulty || arguments.iter().any(|argument| argument.is_faulty);
-        let given = Tensor { name: format!("{name}.output.0"), is_faulty, maker: format!("{name}.output.0") };
+        let given = Tensor { name: value.to_owned(), is_faulty, maker: format!("{name}.output.0") };
         let taken = self.list(arguments, true);
         let output = self.list(&[&given], false);
         let plain = r#"{"value":{"type":"float","value":1.5},"inplace":{"type":"bool","value":false}}"#;
@@ -211,6 +225,14 @@ pub fn record_network(run: Run, folder: &Path) -> usize {
             ("down.Linear", format!("Functional.linear.{}", 2 * layer + 1), false),
         ] {
             let name = format!("{api}.forward");
+            if api.contains("gelu") && run.is_port && run.is_golden {
+                let scaled = format!("Tensor.__mul__.{layer}.forward");
+                let error =
+                    recorder.forward(&format!("Torch.erf.{layer}.forward"), Some(&block), &[&inner], false);
+                let value = format!("{name}.output.0");
+                inner = recorder.forward_to(&value, &scaled, Some(&block), &[&inner, &error], false);
+                continue;
+            }
             if module.is_empty() {
                 let masked = [&inner, &mask];
                 let taken = if api.contains("masked") { &masked[..] } else { &masked[..1] };
@@ -249,6 +271,15 @@ pub fn record_network(run: Run, folder: &Path) -> usize {
         ] {
             let name = format!("{api}.backward");
             let given = gradient(format!("{name}.output.0"));
+            if api.contains("gelu") && run.is_port && run.is_golden {
+                let [scaled, error] =
+                    [format!("Tensor.__mul__.{layer}.backward"), format!("Torch.erf.{layer}.backward")];
+                let halves = [0, 1].map(|number| gradient(format!("{scaled}.output.{number}")));
+                recorder.backward(&scaled, Some(&block), &inner, &[&halves[0], &halves[1]]);
+                recorder.backward(&error, Some(&block), &halves[1], &[&given]);
+                inner = given;
+                continue;
+            }
             if module.is_empty() {
                 recorder.backward(&name, Some(&block), &inner, &[&given]);
                 inner = given;

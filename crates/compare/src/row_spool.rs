@@ -14,28 +14,21 @@ use crate::style::{Row, Verdict};
 /// Packed rows up to this many bytes stay in memory.
 const IN_MEMORY: usize = 8 << 20;
 
+/// Bytes of a packed row of statistics.
+const TYPICAL_ROW: usize = 512;
+
 /// Rows of units, in order.
 #[derive(Debug, Default)]
 pub(crate) struct RowSpool {
     packed: Vec<u8>,
-    /// The rows of one unit.
-    unit: Vec<u8>,
     file: Option<File>,
 }
 
 impl RowSpool {
     /// Adds the rows of the next unit.
-    pub(crate) fn push(&mut self, rows: &[Row]) -> io::Result<()> {
-        self.unit.clear();
-        pack_count(rows.len(), &mut self.unit);
-        for row in rows {
-            self.unit.push(row.verdict as u8);
-            pack_count(row.cells.len(), &mut self.unit);
-            row.cells.iter().for_each(|cell| pack(cell, &mut self.unit));
-            row.fact.pack(&mut self.unit);
-        }
-        pack_count(self.unit.len(), &mut self.packed);
-        self.packed.extend(&self.unit);
+    pub(crate) fn push(&mut self, PackedUnit(rows): &PackedUnit) -> io::Result<()> {
+        pack_count(rows.len(), &mut self.packed);
+        self.packed.extend(rows);
         if self.packed.len() > IN_MEMORY {
             let file = match &mut self.file {
                 Some(file) => file,
@@ -78,6 +71,19 @@ impl SpooledRows {
 pub(crate) struct PackedUnit(Vec<u8>);
 
 impl PackedUnit {
+    /// Packs rows. Whoever made them packs them, so that they are dropped where they were made, and on all cores.
+    pub(crate) fn of(rows: &[Row]) -> PackedUnit {
+        let mut packed = Vec::with_capacity(rows.len() * TYPICAL_ROW);
+        pack_count(rows.len(), &mut packed);
+        for row in rows {
+            packed.push(row.verdict as u8);
+            pack_count(row.cells.len(), &mut packed);
+            row.cells.iter().for_each(|cell| pack(cell, &mut packed));
+            row.fact.pack(&mut packed);
+        }
+        PackedUnit(packed)
+    }
+
     /// The rows, without colour: that follows from the later verdict.
     pub(crate) fn rows(&self) -> io::Result<Vec<Row>> {
         let reader = &mut self.0.as_slice();
@@ -85,8 +91,7 @@ impl PackedUnit {
         (0..rows)
             .map(|_| {
                 let verdict = verdict_of(byte(reader)?);
-                let cells = count(reader)?;
-                let cells = (0..cells).map(|_| unpack(reader, 0)).collect::<io::Result<Vec<Cell>>>()?;
+                let cells = unpack_all(reader, 0)?;
                 let fact = Packed::unpack(reader)?;
                 Ok(Row { fact, ..Row::new(cells, Emphasis::Plain, verdict) })
             })
@@ -114,8 +119,7 @@ pub fn unpack_row(reader: &mut &[u8]) -> io::Result<Option<Row>> {
         2 => Emphasis::Warn,
         _ => Emphasis::Bad,
     };
-    let cells = count(reader)?;
-    let cells = (0..cells).map(|_| unpack(reader, 0)).collect::<io::Result<Vec<Cell>>>()?;
+    let cells = unpack_all(reader, 0)?;
     Ok(Some(Row::new(cells, emphasis, verdict)))
 }
 
@@ -183,20 +187,31 @@ fn pack_count(mut count: usize, packed: &mut Vec<u8>) {
     packed.push(count as u8);
 }
 
+/// Cells for which there is room from the start; a damaged count may say anything.
+const TYPICAL_CELLS: usize = 64;
+
+fn unpack_all(reader: &mut &[u8], depth: usize) -> io::Result<Vec<Cell>> {
+    let count = count(reader)?;
+    let mut cells = Vec::with_capacity(count.min(TYPICAL_CELLS));
+    for _ in 0..count {
+        cells.push(unpack(reader, depth)?);
+    }
+    Ok(cells)
+}
+
 /// A list in a list is a shape in coordinates; deeper ones are damage.
 const MAX_DEPTH: usize = 8;
 
-fn unpack(reader: &mut impl Read, depth: usize) -> io::Result<Cell> {
+fn unpack(reader: &mut &[u8], depth: usize) -> io::Result<Cell> {
     Ok(match byte(reader)? {
         MISSING => Cell::Missing,
         TEXT => {
             let length = count(reader)?;
-            let mut text = Vec::new();
-            // Memory grows with what is there, not with what a damaged length says.
-            if reader.take(length as u64).read_to_end(&mut text)? < length {
+            let Some((text, rest)) = reader.split_at_checked(length) else {
                 return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            Cell::Text(String::from_utf8(text).map_err(io::Error::other)?)
+            };
+            *reader = rest;
+            Cell::Text(str::from_utf8(text).map_err(io::Error::other)?.to_owned())
         }
         INT => Cell::Int(i128::from_le_bytes(bytes(reader)?)),
         NUMBER => Cell::Number(f64::from_le_bytes(bytes(reader)?)),
@@ -206,10 +221,7 @@ fn unpack(reader: &mut impl Read, depth: usize) -> io::Result<Cell> {
         COMPLEX => Cell::Complex(f64::from_le_bytes(bytes(reader)?), f64::from_le_bytes(bytes(reader)?)),
         FLAG => Cell::Flag(byte(reader)? != 0),
         _ if depth > MAX_DEPTH => return Err(io::ErrorKind::InvalidData.into()),
-        _ => {
-            let cells = count(reader)?;
-            Cell::List((0..cells).map(|_| unpack(reader, depth + 1)).collect::<io::Result<_>>()?)
-        }
+        _ => Cell::List(unpack_all(reader, depth + 1)?),
     })
 }
 
@@ -262,8 +274,8 @@ mod tests {
         let mut spool = RowSpool::default();
         // Enough to use the file and leave a rest in memory.
         let units = IN_MEMORY / 100;
-        (0..units).for_each(|_| spool.push(std::slice::from_ref(&row)).unwrap());
-        spool.push(&[]).unwrap();
+        (0..units).for_each(|_| spool.push(&PackedUnit::of(std::slice::from_ref(&row))).unwrap());
+        spool.push(&PackedUnit::of(&[])).unwrap();
         assert!(spool.file.is_some());
         let mut back = spool.read_back().unwrap();
         let mut next = || back.next_unit().unwrap().rows().unwrap();
@@ -322,7 +334,7 @@ mod tests {
             fact: Some(Box::new(fact.clone())),
             ..Row::new(vec![Cell::Missing], Emphasis::Plain, Verdict::Pass)
         };
-        facts.iter().for_each(|fact| spool.push(&[row(fact)]).unwrap());
+        facts.iter().for_each(|fact| spool.push(&PackedUnit::of(&[row(fact)])).unwrap());
         let mut back = spool.read_back().unwrap();
         for fact in &facts {
             let unit = back.next_unit().unwrap().rows().unwrap();

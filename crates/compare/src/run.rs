@@ -277,7 +277,12 @@ pub fn compare_ranks_knowing(
     };
     let conclusions = if plan.has_hindsight() {
         let mut waiting = Waiting::default();
-        in_batches(units, stop, judge, |judged| waiting.take(judged))?;
+        let judge_and_pack = |unit| {
+            let mut judged = judge(unit);
+            let rows = PackedUnit::of(&std::mem::take(&mut judged.rows));
+            (judged, rows)
+        };
+        in_batches(units, stop, judge_and_pack, |(judged, rows)| waiting.take(judged, &rows))?;
         let conclusions = plan.conclude();
         waiting.settle(&conclusions, &mut record)?;
         conclusions
@@ -334,11 +339,11 @@ fn forward_only(target: &Rank, golden: &Rank) -> Option<Side> {
 }
 
 /// Judges all units on all cores, and passes them on in order: while one batch is judged, the one before is processed.
-fn in_batches(
+fn in_batches<T: Send>(
     units: usize,
     stop: Option<&Arc<AtomicBool>>,
-    judge: impl Fn(usize) -> Judged + Sync,
-    mut take: impl FnMut(Judged) -> io::Result<()> + Send,
+    judge: impl Fn(usize) -> T + Sync,
+    mut take: impl FnMut(T) -> io::Result<()> + Send,
 ) -> io::Result<()> {
     let mut judged = Vec::new();
     let size = batch_size();
@@ -346,7 +351,7 @@ fn in_batches(
         let batch = start..units.min(start + size);
         let before = std::mem::take(&mut judged);
         let (now, taken) = rayon::join(
-            || batch.into_par_iter().map(&judge).collect::<Vec<Judged>>(),
+            || batch.into_par_iter().map(&judge).collect::<Vec<T>>(),
             || before.into_iter().try_for_each(&mut take),
         );
         taken?;
@@ -388,8 +393,8 @@ type SpooledUnit = (usize, WaitingUnit, Vec<Partnerless>, PackedUnit);
 const NONE: u32 = u32::MAX;
 
 impl Waiting {
-    fn take(&mut self, mut unit: Judged) -> io::Result<()> {
-        self.rows.push(&std::mem::take(&mut unit.rows))?;
+    fn take(&mut self, mut unit: Judged, rows: &PackedUnit) -> io::Result<()> {
+        self.rows.push(rows)?;
         std::mem::take(&mut unit.problems).into_iter().for_each(|problem| self.problems.note(problem));
         self.undecided += unit.undecided;
         self.bytes = self.bytes.saturating_add(unit.bytes);

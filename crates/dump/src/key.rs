@@ -4,13 +4,18 @@
 //! is split only if joining gives exactly the same text: `a.007.debug` is not call 7 of `a`, but something
 //! that was saved under that exact name.
 
-use ulpscope_formats::names::{CallName, Direction};
+use std::fmt::Write;
+
+use ulpscope_formats::names::{CallName, is_module};
 
 use crate::call::{Call, CallKind};
 
 const PARAMETERS_GRAD: &str = "parameters_grad";
 const STEP_END: &str = "step_end";
 const DEBUG: &str = ".debug";
+
+/// Bytes of the longest word and number after a base.
+const LONGEST_END: usize = ".parameters_grad.4294967295".len();
 
 /// Splits a key of `dump.json` into base, number and kind. A key of unknown form is the base of a saved value.
 pub fn parse_key(key: &str) -> (&str, Option<u32>, CallKind) {
@@ -66,20 +71,33 @@ pub(crate) fn key_of(base: &str, call: &Call) -> String {
 
 /// The name of a call: its key, except for the last word of the keys of saved variables.
 pub(crate) fn name_of(base: &str, call: &Call) -> String {
-    let direction = match (call.kind, call.index) {
-        (CallKind::Forward, _) => Direction::Forward,
-        (CallKind::Backward, _) => Direction::Backward,
-        (CallKind::ParametersGrad, Some(index)) => return format!("{base}.{PARAMETERS_GRAD}.{index}"),
-        (CallKind::ParametersGrad, None) => return format!("{base}.{PARAMETERS_GRAD}"),
-        (CallKind::StepEnd, Some(index)) => return format!("{base}.{STEP_END}.{index}"),
-        (CallKind::StepEnd, None) => return format!("{base}.{STEP_END}"),
-        (CallKind::Saved, Some(index)) => return format!("{base}.{index}"),
-        (CallKind::Saved, None) => return base.to_owned(),
+    let word = match call.kind {
+        CallKind::Forward | CallKind::Backward | CallKind::StepEnd | CallKind::ParametersGrad => {
+            Some(call.kind.word())
+        }
+        CallKind::Saved => None,
     };
-    match call.index {
-        Some(index) => CallName { base: base.to_owned(), index: index.into(), direction }.to_msprobe(),
-        None => format!("{base}.{direction}"),
+    let is_numbered_first = matches!(call.kind, CallKind::Forward | CallKind::Backward) && !is_module(base);
+    // Names are made of millions of calls: each in one piece of memory.
+    let mut name = String::with_capacity(base.len() + LONGEST_END);
+    name.push_str(base);
+    let number = |name: &mut String| {
+        if let Some(index) = call.index {
+            // Writing to memory does not fail.
+            let _ = write!(name, ".{index}");
+        }
+    };
+    if is_numbered_first {
+        number(&mut name);
     }
+    if let Some(word) = word {
+        name.push('.');
+        name.push_str(word);
+    }
+    if !is_numbered_first {
+        number(&mut name);
+    }
+    name
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ mod address;
 mod arguments;
 mod async_npy;
 mod call;
+mod call_entries;
+mod call_table;
 mod companion;
 mod damage;
 mod entry;

@@ -7,17 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ulpscope_formats::json::Json;
-use ulpscope_formats::msprobe::{self, DumpJson, Item, TensorItem};
+use ulpscope_formats::msprobe::{self, DumpJson, Item};
 use ulpscope_formats::{Access, Bytes, Error, Place};
-use ulpscope_kernels::{RECORDED, SUMMARY_KEYS, Statistic};
 
 use crate::arguments::CallArguments;
 use crate::call::{Call, CallKind};
+use crate::call_entries::entries_of;
 use crate::companion::Companion;
-use crate::entry::{Content, Data, Entry, MeshPlacement, Role, TensorEntry};
-use crate::file_part::{FilePart, PartFiles};
-use crate::journal::encode::Section;
+use crate::entry::Entry;
+use crate::file_part::PartFiles;
 use crate::key::{key_of, parse_key};
 use crate::ledger::Ledger;
 use crate::parents::Parents;
@@ -192,8 +190,8 @@ impl MsprobeSource {
     /// order, so few of its pages are read again. Samples from all over the document map much more than is read of it.
     fn release_after(&self, place: Range<usize>) {
         let before = self.position.swap(place.end, Ordering::Relaxed);
-        let is_near = place.start.abs_diff(before) < MAPPED_AROUND / 4;
-        let read = if is_near { place.len() } else { place.len().max(MAPPED_AROUND) };
+        // What lies between two places that are near is mapped too.
+        let read = place.end.abs_diff(before).min(MAPPED_AROUND).max(place.len());
         if self.read.fetch_add(read, Ordering::Relaxed) + read >= RELEASE_BYTES {
             self.read.store(0, Ordering::Relaxed);
             self.bytes.release(0..self.bytes.len());
@@ -261,6 +259,10 @@ impl Source for MsprobeSource {
         self.parents(index).of(index, call)
     }
 
+    fn parent_call(&self, index: &Index, call: usize) -> Option<usize> {
+        self.parents(index).call(call)
+    }
+
     fn data_folder(&self) -> Option<&Path> {
         Some(&self.beside.data)
     }
@@ -291,210 +293,4 @@ impl Source for MsprobeSource {
         problems.extend(self.parents.get().map(|parents| parents.problems.clone()).unwrap_or_default());
         problems
     }
-}
-
-/// The entries of a call in the order of the tool's own rows: inputs, parameters, outputs, gradients.
-fn entries_of(key: &str, kind: CallKind, body: Item) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    match body {
-        Item::Dict(sections) if kind != CallKind::Saved => {
-            for (section, item) in sections {
-                let SectionNames { role, name, stem } = SectionNames::of(key, kind, &section);
-                let mut walk = Walk { role, names: (&name, &stem), entries: &mut entries };
-                match role {
-                    Role::ParameterGrad => walk.grad(&name, &section, item),
-                    Role::Input | Role::Output | Role::Parameter => walk.item(&name, "", item, true),
-                    Role::Saved => walk.item(&name, &section, item, false),
-                }
-            }
-            entries.sort_by_key(|entry| entry.role);
-        }
-        body => {
-            let mut walk = Walk { role: Role::Saved, names: (key, key), entries: &mut entries };
-            walk.item(key, "", body, false);
-        }
-    }
-    entries
-}
-
-/// The entries in a section of a call.
-pub(crate) struct SectionNames {
-    pub(crate) role: Role,
-    /// How their names begin.
-    pub(crate) name: String,
-    /// How the names of their files begin.
-    pub(crate) stem: String,
-}
-
-impl SectionNames {
-    pub(crate) fn of(key: &str, kind: CallKind, section: &str) -> SectionNames {
-        let known = Section::of_key(section).filter(|_| kind != CallKind::ParametersGrad);
-        let (role, word) = match known {
-            Some(Section::InputArgs | Section::InputKwargs | Section::Input) => (Role::Input, "input"),
-            Some(Section::Output) => (Role::Output, "output"),
-            Some(Section::Parameters) => (Role::Parameter, "parameters"),
-            None if kind == CallKind::ParametersGrad => (Role::ParameterGrad, section),
-            None => (Role::Saved, section),
-        };
-        let file_word = if known == Some(Section::InputKwargs) { "kwargs" } else { word };
-        SectionNames { role, name: format!("{key}.{word}"), stem: format!("{key}.{file_word}") }
-    }
-}
-
-/// Walks down an item and collects its leaves. The JSON reader limits the depth.
-struct Walk<'a> {
-    role: Role,
-    /// How names begin, and those of files.
-    names: (&'a str, &'a str),
-    entries: &'a mut Vec<Entry>,
-}
-
-impl Walk<'_> {
-    /// `bare`: the item is a container that the tool put around the entries, so a leaf in its place is not an entry.
-    fn item(&mut self, name: &str, path: &str, item: Item, bare: bool) {
-        let below = |part: &str| if path.is_empty() { part.to_owned() } else { format!("{path}.{part}") };
-        match item {
-            Item::List(items) => {
-                for (position, item) in items.into_iter().enumerate() {
-                    let part = position.to_string();
-                    self.item(&format!("{name}.{part}"), &below(&part), item, false);
-                }
-            }
-            Item::Dict(pairs) => {
-                for (part, item) in pairs {
-                    self.item(&format!("{name}.{part}"), &below(&part), item, false);
-                }
-            }
-            Item::None if bare => {}
-            leaf => self.leaf(name, path, leaf),
-        }
-    }
-
-    /// The gradient of a parameter is a list of one.
-    fn grad(&mut self, name: &str, path: &str, item: Item) {
-        match item {
-            Item::List(items) if items.len() == 1 => {
-                for item in items {
-                    self.item(name, path, item, false);
-                }
-            }
-            item => self.item(name, path, item, false),
-        }
-    }
-
-    fn leaf(&mut self, name: &str, path: &str, item: Item) {
-        let mut name = name.to_owned();
-        let content = Content::from(item);
-        // The tool's rows have the name of the file, if there is one, or that which a separate file would have.
-        if let Content::Tensor(tensor) = &content {
-            match &tensor.data {
-                Data::File(file) => {
-                    if let Some((stem, _)) = file.rsplit_once('.') {
-                        name = stem.to_owned();
-                    }
-                }
-                Data::Part(_) => {
-                    if let Some(rest) = name.strip_prefix(self.names.0) {
-                        name = format!("{}{rest}", self.names.1);
-                    }
-                }
-                Data::None | Data::Tensor(_) | Data::Sample(_) | Data::Assembled(_) | Data::Refused(_) => {}
-            }
-        }
-        self.entries.push(Entry { name, role: self.role, path: path.to_owned(), content });
-    }
-}
-
-impl From<Item> for Content {
-    /// The content of a leaf. Containers are walked before and have no content of their own.
-    fn from(item: Item) -> Content {
-        match item {
-            Item::Scalar { kind, value } => Content::Scalar { kind, value },
-            Item::Other(json) => Content::Other(json),
-            Item::Tensor(tensor) => Content::Tensor(Box::new(tensor_entry(&tensor))),
-            Item::None | Item::List(_) | Item::Dict(_) => Content::None,
-        }
-    }
-}
-
-/// What only Ulpscope records about a tensor. If non-finite elements are counted, all of it is present.
-fn further(tensor: &TensorItem) -> Vec<(&'static Statistic, Json)> {
-    let is_count = |value: &&Json| matches!(value, Json::Int(count) if u64::try_from(*count).is_ok());
-    let written = |statistic: &Statistic| match statistic.is_count() {
-        true => tensor.get(statistic.key).filter(is_count).cloned(),
-        false => tensor.get(statistic.key).cloned(),
-    };
-    let others = || RECORDED.iter().filter(|statistic| !statistic.is_summary());
-    let has_counts = others().any(|statistic| statistic.is_count() && written(statistic).is_some());
-    let missing = |statistic: &Statistic| if statistic.is_count() { Json::Int(0) } else { Json::Null };
-    others()
-        .filter_map(|statistic| {
-            let value = written(statistic).or_else(|| has_counts.then(|| missing(statistic)))?;
-            Some((statistic, value))
-        })
-        .collect()
-}
-
-fn strides(tensor: &TensorItem) -> Option<Vec<u64>> {
-    let Json::List(strides) = tensor.get("stride")? else { return None };
-    let number =
-        |stride: &Json| if let Json::Int(stride) = stride { u64::try_from(*stride).ok() } else { None };
-    let strides: Vec<u64> = strides.iter().map(number).collect::<Option<_>>()?;
-    (tensor.shape()?.len() == strides.len()).then_some(strides)
-}
-
-pub(crate) fn tensor_entry(tensor: &TensorItem) -> TensorEntry {
-    let stat = |key: &str| tensor.get(key).cloned().unwrap_or(Json::Null);
-    TensorEntry {
-        class: tensor.class().unwrap_or_default().to_owned(),
-        dtype: tensor.dtype().unwrap_or_default().to_owned(),
-        shape: tensor.shape(),
-        strides: strides(tensor),
-        stats: SUMMARY_KEYS.map(stat),
-        requires_grad: stat("requires_grad"),
-        digest: tensor.digest().map(str::to_owned),
-        data: match tensor.data_name() {
-            Ok(None) => Data::None,
-            Ok(Some(name)) => match FilePart::of(name, tensor) {
-                Ok(None) => Data::File(name.to_owned()),
-                Ok(Some(part)) => Data::Part(Box::new(part)),
-                Err(error) => Data::Refused(error.to_string()),
-            },
-            Err(error) => Data::Refused(error.to_string()),
-        },
-        source: tensor.get("source").and_then(Json::as_str).map(str::to_owned),
-        recompute: matches!(tensor.get("is_recompute"), Some(Json::Bool(true))),
-        is_blank: matches!(tensor.get("blank"), Some(Json::Bool(true))),
-        is_changed: matches!(tensor.get("changed"), Some(Json::Bool(true))),
-        further: further(tensor),
-        mesh: mesh(tensor).map(Box::new),
-    }
-}
-
-/// Dimensions of a mesh of ranks; torch's have four at most.
-const MAX_MESH_DIMS: usize = 16;
-
-/// How a distributed tensor is spread over ranks, if that is recorded and makes sense.
-fn mesh(tensor: &TensorItem) -> Option<MeshPlacement> {
-    let placements = tensor.get("placements")?.as_list()?;
-    let placements: Vec<String> =
-        placements.iter().map(|placed| placed.as_str().map(str::to_owned)).collect::<Option<_>>()?;
-    let mut mesh = tensor.get("device_mesh")?;
-    let mut ranks = vec![mesh];
-    let mut sizes = Vec::new();
-    while let Json::List(rows) = mesh {
-        sizes.push(rows.len() as u64);
-        mesh = rows.first()?;
-        ranks =
-            ranks.into_iter().map(Json::as_list).collect::<Option<Vec<_>>>()?.into_iter().flatten().collect();
-        if sizes.len() > MAX_MESH_DIMS {
-            return None;
-        }
-    }
-    let ranks: Vec<u64> = ranks
-        .into_iter()
-        .map(|rank| if let Json::Int(rank) = rank { u64::try_from(*rank).ok() } else { None })
-        .collect::<Option<_>>()?;
-    let is_whole = sizes.iter().product::<u64>() == ranks.len() as u64 && sizes.len() == placements.len();
-    is_whole.then_some(MeshPlacement { sizes, ranks, placements })
 }

@@ -1,7 +1,5 @@
 //! The module in which each call was made: `construct.json`, by the numbers of the calls.
 
-use std::collections::HashMap;
-
 use ulpscope_formats::msprobe::{ConstructJson, Parent};
 use ulpscope_formats::{Bytes, Error};
 
@@ -11,12 +9,6 @@ use crate::key::parse_key;
 use crate::names::{NameId, Names};
 use crate::problems::Problems;
 use crate::rank::Index;
-
-/// The number of each call by its name; the last one if a name occurs twice.
-pub(crate) fn call_numbers(index: &Index) -> HashMap<(NameId, Option<u32>, CallKind), u32> {
-    let calls = index.calls.iter().enumerate();
-    calls.map(|(number, call)| ((call.base, call.index, call.kind), number as u32)).collect()
-}
 
 /// No parent was recorded.
 const NONE: u32 = u32::MAX;
@@ -44,22 +36,24 @@ impl Parents {
     }
 
     fn fill(&mut self, bytes: &Bytes, index: &Index) -> Result<(), Error> {
-        let numbers = call_numbers(index);
-        let number = |(base, number, kind): (&str, Option<u32>, CallKind)| {
-            index.names.find(base).and_then(|base| numbers.get(&(base, number, kind))).copied()
-        };
         for link in ConstructJson::new(bytes)? {
             let link = link?;
-            if let Some(call) = number(parse_key(&link.child))
+            if let Some(call) = index.find_key(parse_key(&link.child))
                 && let Parent::Name(name) | Parent::MicroStep(Some(name), _) = &link.parent
             {
                 let key = parse_key(name);
                 // The name of a saved value is not its key.
-                let parent = number(key).filter(|&call| call < NAMES && key.2 != CallKind::Saved);
-                self.of_call[call as usize] = parent.unwrap_or_else(|| NAMES + self.names.id(name).number());
+                let parent = index.find_key(key).map(|call| call as u32);
+                let parent = parent.filter(|&call| call < NAMES && key.2 != CallKind::Saved);
+                self.of_call[call] = parent.unwrap_or_else(|| NAMES + self.names.id(name).number());
             }
         }
         Ok(())
+    }
+
+    /// The parent of a call, if it is a call itself.
+    pub(crate) fn call(&self, call: usize) -> Option<usize> {
+        self.of_call.get(call).filter(|&&parent| parent < NAMES).map(|&parent| parent as usize)
     }
 
     /// The parent of a call.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::records::line_to_frame;
@@ -10,7 +11,8 @@ use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value, file};
 use crate::acl::{DeviceOverflow, OperatorFile};
 use crate::address;
 use crate::arguments::CallArguments;
-use crate::call::Call;
+use crate::call::{Call, CallKind};
+use crate::call_table::CallTable;
 use crate::entry::{Content, Data, Entry, TensorEntry};
 use crate::file_part::PartFiles;
 use crate::key::name_of;
@@ -86,6 +88,8 @@ pub(crate) struct Index {
     pub(crate) calls: Vec<Call>,
     /// The numbers of calls that were running when the run ended, in order.
     pub(crate) running: Vec<u32>,
+    /// For finding calls by name, once all are known.
+    pub(crate) table: OnceLock<CallTable>,
 }
 
 impl Index {
@@ -130,6 +134,11 @@ pub(crate) trait Source: Send + Sync {
 
     /// The call of the module in which a call was made.
     fn parent(&self, index: &Index, call: usize) -> Option<String>;
+
+    /// The same as a call of the index; nothing if that is not known without its name.
+    fn parent_call(&self, _index: &Index, _call: usize) -> Option<usize> {
+        None
+    }
 
     /// The folder of [`Data::File`] paths.
     fn data_folder(&self) -> Option<&Path>;
@@ -212,10 +221,15 @@ impl Rank {
         self.index.name(call)
     }
 
-    /// Whether a call has this name.
-    pub fn is_named(&self, call: usize, name: &str) -> bool {
-        // Names begin with the base, whatever the tool: most others need not be made.
-        name.starts_with(self.base(self.index.calls[call].base)) && self.name(call) == name
+    /// The call of a name; the last one if it occurs twice.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.index.find_name(name)
+    }
+
+    /// The forward call with the base and number of a call.
+    pub fn forward(&self, call: usize) -> Option<usize> {
+        let Call { base, index, .. } = self.index.calls[call];
+        self.index.find_parts(base, index, CallKind::Forward)
     }
 
     /// The entries of a call, in the order of its tool: for msprobe inputs, parameters, outputs, gradients,
@@ -260,6 +274,12 @@ impl Rank {
     /// The name of the module's call in which a call was made.
     pub fn parent(&self, call: usize) -> Option<String> {
         self.source.parent(&self.index, call)
+    }
+
+    /// The module's call in which a call was made, if it was recorded.
+    pub fn parent_call(&self, call: usize) -> Option<usize> {
+        let known = self.source.parent_call(&self.index, call);
+        known.or_else(|| self.find(&self.parent(call)?))
     }
 
     /// The elements of a tensor, mapped; nothing if only statistics were recorded. Links are not followed:

@@ -8,7 +8,6 @@ use ulpscope_formats::{Bytes, Error};
 use crate::companion::Companion;
 use crate::key::parse_key;
 use crate::names::{NameId, Names};
-use crate::parents::call_numbers;
 use crate::problems::Problems;
 use crate::rank::Index;
 
@@ -35,7 +34,6 @@ impl Stacks {
     }
 
     fn fill(&mut self, bytes: &Bytes, index: &Index) -> Result<(), Error> {
-        let numbers = call_numbers(index);
         let mut known = HashMap::new();
         for stack in StackJson::new(bytes)? {
             let stack = stack?;
@@ -45,10 +43,8 @@ impl Stacks {
                 self.stacks.len() as u32 - 1
             });
             for name in &stack.names {
-                let (base, number, kind) = parse_key(name);
-                let call = index.names.find(base).and_then(|base| numbers.get(&(base, number, kind)));
-                if let Some(&call) = call {
-                    self.of_call[call as usize] = id;
+                if let Some(call) = index.find_key(parse_key(name)) {
+                    self.of_call[call] = id;
                 }
             }
         }

@@ -17,13 +17,14 @@ use ulpscope_formats::msprobe::{Call, DumpJson, DumpWriter, Item, TensorItem};
 use ulpscope_formats::{Access, Bytes, Error, Fault, Value};
 
 use crate::call::CallKind;
+use crate::call_entries::{SectionNames, tensor_entry};
 use crate::entry::{Data, Role, TensorEntry};
 use crate::file_part::FilePart;
 use crate::journal::{self, JOURNAL_FILE};
 use crate::key::parse_key;
 use crate::ledger::LEDGER_FILE;
 use crate::links;
-use crate::msprobe::{self, STACK_FILE, SectionNames, tensor_entry};
+use crate::msprobe::{self, STACK_FILE};
 use crate::problems::Problems;
 use crate::rank::Rank;
 use crate::writer::names::file_stem;
@@ -225,7 +226,7 @@ impl Files<'_> {
     }
 
     fn tensor(&mut self, name: &str, tensor: TensorItem) -> TensorItem {
-        let entry = tensor_entry(&tensor);
+        let entry = tensor_entry(tensor.clone());
         match &entry.data {
             Data::Part(part) => {
                 let file = self.file(name, part, &entry).map_err(|error| {

@@ -100,7 +100,7 @@ impl Rank {
             tool: self.tool,
             task: self.task,
             level: self.level.clone(),
-            index: Index { names, calls: shown, running: Vec::new() },
+            index: Index { names, calls: shown, running: Vec::new(), ..Index::default() },
             problems: Problems::default(),
             part_files: Default::default(),
             source: Box::new(Viewed { rank: self, calls, view }),

@@ -76,7 +76,7 @@ impl CallName {
 
     /// Whether this is a call of a module.
     pub fn is_module(&self) -> bool {
-        self.base.split_once('.').is_some_and(|(first, _)| NUMBERED_LAST.contains(&first))
+        is_module(&self.base)
     }
 
     /// As ptdbg_ascend before 6.0 writes it: `Functional_conv2d_0_forward`.
@@ -102,6 +102,11 @@ impl CallName {
             _ => self.base.clone(),
         }
     }
+}
+
+/// Whether the calls of a base are those of a module: `Module.fc.Linear`.
+pub fn is_module(base: &str) -> bool {
+    base.split_once('.').is_some_and(|(first, _)| NUMBERED_LAST.contains(&first))
 }
 
 fn is_known(prefix: &str) -> bool {

@@ -86,6 +86,11 @@ impl Mapping {
         self.data.as_ref().map(|data| data.call_pairs(target, golden, notes)).unwrap_or_default()
     }
 
+    /// Whether a data mapping pairs rows.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.data.is_some()
+    }
+
     /// The golden's row for a row of the target, by the data mapping.
     pub(crate) fn row(&self, target: &str) -> Option<&str> {
         self.data.as_ref()?.row(target)

@@ -9,7 +9,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rayon::prelude::*;
 use ulpscope_dump::operators::ApiName;
 use ulpscope_dump::{CallKind, Rank, Role};
 
@@ -24,20 +23,14 @@ use crate::style::Side;
 /// Modules within modules that are looked through.
 const MOST_MODULES: usize = 64;
 
-/// Calls of a rank by name, for looking up where entries came from.
+/// Calls of a rank, for looking up where entries came from.
 pub(super) struct Calls<'a> {
     pub(super) rank: &'a Rank,
-    /// The last call of each name, by what the name hashes to; the names themselves are in the index of the rank.
-    by_name: Vec<(u32, u32)>,
 }
 
 impl<'a> Calls<'a> {
     pub(super) fn of(rank: &'a Rank) -> Calls<'a> {
-        let numbered = (0..rank.calls().len() as u32).into_par_iter();
-        let mut by_name: Vec<(u32, u32)> =
-            numbered.map(|call| (name_hash(&rank.name(call as usize)), call)).collect();
-        by_name.par_sort_unstable();
-        Calls { rank, by_name }
+        Calls { rank }
     }
 
     /// Where a dump says that an entry came from.
@@ -45,7 +38,7 @@ impl<'a> Calls<'a> {
         let Some(said) = said else { return Source::Unsaid };
         for (word, role) in [(".output.", Role::Output), (".input.", Role::Input)] {
             if let Some((call, path)) = said.rsplit_once(word)
-                && let Some(call) = self.named(call)
+                && let Some(call) = self.rank.find(call)
             {
                 return Source::Call(call, place(role, path));
             }
@@ -67,18 +60,6 @@ impl<'a> Calls<'a> {
         let of = &self.rank.calls()[call];
         Operation::of(self.rank.base(of.base), of.kind == CallKind::Backward)
     }
-
-    pub(super) fn named(&self, name: &str) -> Option<usize> {
-        let hash = name_hash(name);
-        let start = self.by_name.partition_point(|&(other, _)| other < hash);
-        let alike = self.by_name[start..].iter().take_while(|&&(other, _)| other == hash);
-        let named = alike.map(|&(_, call)| call as usize).filter(|&call| self.rank.is_named(call, name));
-        named.last()
-    }
-}
-
-fn name_hash(name: &str) -> u32 {
-    (hashed(&name) >> 32) as u32
 }
 
 /// What belongs to what among the units of a comparison.
@@ -264,13 +245,9 @@ impl Flow {
         let operation = ApiName::of(base).function;
         self.kinds[at] = place(if kind == CallKind::Forward { Role::Input } else { Role::Output }, operation);
         let unit = |call: Option<usize>| call.and_then(|call| self.unit_of[side].of(call));
-        let parent = unit(rank.parent(call).and_then(|name| calls.named(&name)));
+        let parent = unit(rank.parent_call(call));
         if matches!(kind, CallKind::Backward | CallKind::ParametersGrad) {
-            // The last of such words is the direction; a module may be called by the same word.
-            let name = rank.name(call);
-            let forward = name.rsplit_once(kind.word());
-            let forward = forward.map(|(base, rest)| format!("{base}{}{rest}", CallKind::Forward.word()));
-            let forward = unit(forward.and_then(|forward| calls.named(&forward)));
+            let forward = unit(rank.forward(call));
             self.forward.set(at, forward);
             match forward {
                 Some(forward) if kind == CallKind::Backward => self.backward.set(forward, Some(at)),
@@ -285,7 +262,7 @@ impl Flow {
 
     /// Where a pair stands in the golden: what a target without modules does not say, and whether it says otherwise.
     fn place_in_golden(&mut self, at: usize, call: usize, golden: &Calls<'_>) {
-        let parent = golden.rank.parent(call).and_then(|name| golden.named(&name));
+        let parent = golden.rank.parent_call(call);
         match (self.parent.of(at), parent.and_then(|parent| self.unit_of[1].of(parent))) {
             (None, Some(parent)) => self.parent.set(at, Some(parent)),
             (Some(here), Some(there)) if here != there => self.rearranged.extend([here, there]),

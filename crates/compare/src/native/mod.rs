@@ -270,16 +270,16 @@ impl<'a> NativePlan<'a> {
 
     /// Concludes from what was observed of all units.
     fn hindsight(&mut self) -> Hindsight<'a> {
-        let observed = std::mem::take(&mut self.observed).into_iter().enumerate();
-        let observed: Vec<Observed<EntryRange>> = observed
-            .map(|(unit, seen)| seen.into_inner().unwrap_or_else(|| self.judge_unit(unit).1))
-            .collect();
-        let pieces = std::mem::take(&mut self.entries).into_pieces();
-        let mut observed: Vec<Observed> =
-            observed.into_iter().map(|unit| unit.with_entries(&pieces)).collect();
-        drop(pieces);
+        for unit in 0..self.observed.len() {
+            self.observed[unit].get_or_init(|| self.judge_unit(unit).1);
+        }
         // What was observed has the numbers of the calls.
         self.pairing.units = Vec::new();
+        let pieces = std::mem::take(&mut self.entries).into_pieces();
+        // In one step, so that there are never two lists of all units.
+        let observed = std::mem::take(&mut self.observed).into_iter().filter_map(OnceLock::into_inner);
+        let mut observed: Vec<Observed> = observed.map(|unit| unit.with_entries(&pieces)).collect();
+        drop(pieces);
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.as_ref().map_or_else(Noise::default, |floor| floor.of_units(&observed));
         let trained = self.step.filter(|&step| step > 0);

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::ops::Range;
 
-use super::LAYOUT;
 use super::item::Item;
+use super::{LAYOUT, body};
 use crate::bytes::Bytes;
 use crate::error::{Error, Fault, Place, shortened};
 use crate::json::{Event, Json, Reader, Writer};
@@ -25,8 +25,8 @@ impl Call {
     /// The body at a place that [`DumpJson::next_place`] returned.
     pub fn body_at(bytes: &Bytes, place: Range<usize>) -> Result<Item, Error> {
         let text = bytes.get(place.clone()).unwrap_or_default();
-        Reader::new(text).value().map(Item::from_json).or_else(|_| {
-            // Lines are counted only for an error: the body is then read again with its position in the file.
+        body::read(text).map(Ok).unwrap_or_else(|| {
+            // Lines are counted only here, where there may be an error to report with its position in the file.
             let before = bytes.get(..place.start).unwrap_or_default();
             let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count() as u64;
             Reader::within(text, line, place.start as u64).value().map(Item::from_json)

@@ -1,5 +1,7 @@
 //! One argument or result as `dump.json` describes it.
 
+use std::borrow::Cow;
+
 use crate::error::{Error, Fault, Place, shortened};
 use crate::json::{Json, Writer};
 
@@ -28,7 +30,7 @@ pub enum Item {
 /// The description of a tensor: the keys of the file in their order, with accessors for the known ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TensorItem {
-    fields: Vec<(String, Json)>,
+    fields: Vec<(Cow<'static, str>, Json)>,
 }
 
 impl Item {
@@ -55,7 +57,7 @@ impl Item {
         Item::Scalar { kind: kind.to_owned(), value }
     }
 
-    fn from_object(mut pairs: Vec<(String, Json)>) -> Item {
+    fn from_object(pairs: Vec<(String, Json)>) -> Item {
         // If a dictionary of the user has a key `type`, its value is described by an object, a list or null, never
         // by bare text: a `type` of bare text was written by the tool.
         let typed = pairs
@@ -64,17 +66,22 @@ impl Item {
         if !typed {
             return Item::Dict(pairs.into_iter().map(|(key, value)| (key, Item::from_json(value))).collect());
         }
-        let has = |name: &str| pairs.iter().any(|(key, _)| key == name);
+        Item::described(pairs.into_iter().map(|(key, value)| (Cow::Owned(key), value)).collect())
+    }
+
+    /// The item of an object that the tool wrote, with the keys of the file in their order.
+    pub(super) fn described(mut fields: Vec<(Cow<'static, str>, Json)>) -> Item {
+        let has = |name: &str| fields.iter().any(|(key, _)| key == name);
         if has("type") && has("dtype") && has("shape") {
-            return Item::Tensor(TensorItem { fields: pairs });
+            return Item::Tensor(TensorItem { fields });
         }
-        if let [(first, Json::Str(kind)), (second, value)] = pairs.as_mut_slice()
+        if let [(first, Json::Str(kind)), (second, value)] = fields.as_mut_slice()
             && first == "type"
             && second == "value"
         {
             return Item::Scalar { kind: std::mem::take(kind), value: std::mem::replace(value, Json::Null) };
         }
-        Item::Other(Json::Object(pairs))
+        Item::Other(Json::Object(fields.into_iter().map(|(key, value)| (key.into_owned(), value)).collect()))
     }
 
     /// Writes the item as it was read.
@@ -123,7 +130,7 @@ impl TensorItem {
 
     /// The same description with one more field at the end.
     pub fn with(mut self, key: &str, value: Json) -> TensorItem {
-        self.fields.push((key.to_owned(), value));
+        self.fields.push((Cow::Owned(key.to_owned()), value));
         self
     }
 
@@ -131,7 +138,7 @@ impl TensorItem {
     /// left out.
     pub fn in_own_file(mut self, file: Option<String>) -> TensorItem {
         self.fields.retain(|(key, _)| {
-            !matches!(key.as_str(), "data_at" | "data_key" | "data_dtype" | "data_shape")
+            !matches!(&**key, "data_at" | "data_key" | "data_dtype" | "data_shape")
                 && (key != "data_name" || file.is_some())
         });
         for (_, value) in self.fields.iter_mut().filter(|(key, _)| key == "data_name") {
@@ -141,8 +148,13 @@ impl TensorItem {
     }
 
     /// Every key and value, in file order.
-    pub fn fields(&self) -> &[(String, Json)] {
+    pub fn fields(&self) -> &[(Cow<'static, str>, Json)] {
         &self.fields
+    }
+
+    /// The same, taken out.
+    pub fn into_fields(self) -> Vec<(Cow<'static, str>, Json)> {
+        self.fields
     }
 
     /// The value of a key: the last one if the key occurs twice, as in Python.

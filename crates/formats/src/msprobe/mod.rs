@@ -11,6 +11,7 @@
 //! construct.json ──► ConstructJson ──► Link { child, parent }, …              ──► ConstructWriter
 //! ```
 
+mod body;
 mod construct;
 mod dump;
 mod item;

@@ -94,7 +94,8 @@ impl Side {
     fn of(program: &Program, names: &[&str]) -> Side {
         let found = || names.iter().map(|&name| (&program.weights[name], program.gradients.get(name)));
         let is_own = |name: &str| !name.contains('.');
-        let has_own = program.gradients.keys().any(|name| is_own(name));
+        // Looked for only where it matters: there are many parameters.
+        let has_own = || program.gradients.keys().any(|name| is_own(name));
         let is_missing = |(name, (weight, gradient)): (&&str, (&Weight, Option<&Weight>))| {
             is_own(name) && gradient.is_none() && weight.gets_gradient
         };
@@ -106,7 +107,7 @@ impl Side {
             numbers: Weight::joined(&all.iter().collect::<Vec<&Weight>>()).map(|all| all.numbers),
             has_none: found().all(|(_, gradient)| gradient.is_none()),
             is_whole: found().all(|(_, gradient)| gradient.is_some()),
-            is_unknown: !has_own && names.iter().zip(found()).any(is_missing),
+            is_unknown: names.iter().zip(found()).any(is_missing) && !has_own(),
         }
     }
 }

@@ -180,8 +180,7 @@ impl Program {
     pub(super) fn of(calls: &Calls<'_>) -> Program {
         let rank = calls.rank;
         let count = rank.calls().len();
-        let parents: Vec<Option<usize>> =
-            (0..count).map(|call| rank.parent(call).and_then(|name| calls.named(&name))).collect();
+        let parents: Vec<Option<usize>> = (0..count).map(|call| rank.parent_call(call)).collect();
         let composite: HashSet<usize> = parents.iter().flatten().copied().collect();
         let mut program = Program {
             values: Vec::new(),
