@@ -182,6 +182,71 @@ fn a_result_has_its_own_sheets_among_those_of_others() {
 }
 
 #[test]
+fn a_result_that_is_cut_off_is_refused() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let whole = place.text("out/result.json");
+    let mut without_ranks: Json = serde_json::from_str(&whole).unwrap();
+    without_ranks.as_object_mut().unwrap().remove("ranks");
+    let mut other_verdict: Json = serde_json::from_str(&whole).unwrap();
+    other_verdict["agreement"] = json!("maybe");
+    for (text, found) in [
+        (&whole[..whole.len() / 2], "expected the JSON document that ulpscope compare writes"),
+        ("{\"schema\": \"ulpscope.compare/1\"}", "found no list of ranks"),
+        (&without_ranks.to_string(), "found no list of ranks"),
+        (&other_verdict.to_string(), "found no verdict"),
+    ] {
+        place.put_text("out/result.json", text);
+        for command in ["report", "view"] {
+            let ran = place.run(&[command, "out"]);
+            assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+            assert!(ran.err.contains(found), "{}", ran.err);
+        }
+    }
+    place.put_text("out/result.json", &whole);
+    let sheet = place.files().into_iter().find(|name| name.ends_with(".csv")).unwrap();
+    let rows = place.text(&sheet);
+    for length in [0, rows.len() - 20] {
+        place.put_text(&sheet, &rows[..length]);
+        let ran = place.run(&["report", "out", "-o", "page.html"]);
+        assert_eq!(ran.code, 2);
+        assert!(ran.err.contains("put the sheet back as it was written, or compare again"), "{}", ran.err);
+        assert!(!place.path("page.html").exists());
+    }
+}
+
+#[test]
+fn values_of_other_kinds_in_a_result_do_no_harm() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let mut result: Json = serde_json::from_str(&place.text("out/result.json")).unwrap();
+    result["target"] = json!(12);
+    result["language"] = json!("xx");
+    result["statements"] = json!([{ "heading": 7 }]);
+    result["summary"] = json!("none");
+    let rank = &mut result["ranks"][0];
+    rank["rows"] = json!(1e300);
+    rank["step"] = json!("first");
+    rank["divergence_count"] = json!(-1);
+    rank["divergences"] = json!([{ "region": { "target": 3, "before": [] } }, 5, null]);
+    rank["first_divergence"] = json!([1, 2]);
+    place.put_text("out/result.json", &result.to_string());
+    let (_, parts) = reported(&place, &["out", "--dumps"]);
+    let manifest = document(&parts, "manifest");
+    assert_eq!(
+        (&manifest["headline"]["answer"], &manifest["ranks"][0]["rows"]),
+        (&json!("differ"), &json!(4))
+    );
+    assert_eq!(column(&parts["calls/0/class"]), ["equal", "diverged here"]);
+}
+
+#[test]
 fn a_page_can_be_written_to_the_standard_output() {
     if !has_page() {
         return;

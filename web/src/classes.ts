@@ -87,13 +87,14 @@ const MARKS: readonly ClassMark[] = [
     colour: '--origin',
     weight: 5,
   },
-  { name: 'dead', shape: 'half', colour: '--program', weight: 4 },
+  { name: 'dead', shape: 'half', colour: '--program', weight: 5 },
   {
     name: 'no gradient',
     shape: 'half',
     colour: '--program',
-    weight: 4,
+    weight: 5,
   },
+  { name: 'non-finite inherited', shape: 'triangle', colour: '--inherited', weight: 4 },
   { name: 'fail', shape: 'diamond', colour: '--diverged', weight: 8 },
   {
     name: 'failed',

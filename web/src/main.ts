@@ -20,7 +20,7 @@ async function start(): Promise<void> {
   nameClasses(manifest.words.classes);
   const page = new Page(parts, manifest);
   const wished = addressed(location.hash);
-  await page.open(wished?.rank ?? manifest.first?.rank ?? 0, wished ? undefined : manifest.first?.call);
+  await page.open(wished?.rank ?? page.first?.rank ?? 0, wished ? undefined : page.first?.call);
   if (wished) page.selectByName(wished.call);
   document.getElementById('static')?.remove();
   const target = document.getElementById('page');

@@ -108,15 +108,15 @@ export interface Manifest {
   view_command: string | null;
 }
 
-/** Words of the first screen. `{count}` stands for a count. */
+/** Words of the first screen, about what the page is about. `{count}` stands for a count. */
 export const wordKeys = [
   'agree', 'differ', 'inconclusive', 'one_run', 'target', 'golden', 'run', 'step', 'rank', 'part', 'not_compared',
   'first_divergence', 'first_failing', 'forward_pass', 'backward_pass', 'in_golden', 'place', 'module', 'code',
   'golden_code', 'entry', 'why', 'relative_errors', 'found', 'allowed', 'inputs', 'times_allowed', 'confidence',
   'very_high', 'high', 'moderate', 'low', 'inherits', 'inherit', 'replay', 'wrong_in', 'explanation', 'by_class',
   'introduced', 'introduce', 'fails', 'fail_many', 'differs_one', 'differ_many', 'finding', 'findings', 'show_all',
-  'show_fewer', 'listed', 'glance', 'glance_saved', 'model', 'by_name', 'chosen', 'every_row', 'every_entry',
-  'noise_floor', 'forward', 'backward', 'in_order', 'in_order_saved', 'drag', 'whole_run', 'first_finding',
+  'show_fewer', 'listed', 'glance', 'model', 'chosen', 'every_row', 'every_entry',
+  'noise_floor', 'forward', 'backward', 'in_order', 'drag', 'whole_run', 'first_finding',
 ] as const;
 export type WordKey = (typeof wordKeys)[number];
 export type Words = Record<WordKey | 'noun' | 'nouns', string> & {

@@ -67,3 +67,12 @@ test('a call without details says why, and shows the statistics of its rows', as
   assert.match(await panel.innerText(), /norm\s+[\d.]+\s+[\d.]+/);
   assert.equal(await panel.locator('[data-field="histogram"]').count(), 0);
 });
+
+test('frames of libraries are folded, and open', async ({ page }) => {
+  const stack = page.locator('[data-field="stacks"] ol').first();
+  await stack.waitFor();
+  assert.match(await stack.innerText(), /model\.py:\d+ forward[^]*3 frames of libraries[^]*train\.py:12 main/);
+  assert.doesNotMatch(await stack.innerText(), /_call_impl/);
+  await stack.getByRole('button', { name: '3 frames of libraries' }).click();
+  assert.match(await stack.innerText(), /modules\/module\.py:1779 _wrapped_call_impl/);
+});

@@ -115,3 +115,48 @@ describe('details that the server cannot make', () => {
     assert.match(await page.locator('[data-field="entry-panel"]').innerText(), /rel_l2/);
   });
 });
+
+describe('two programs that part', () => {
+  const SENTENCE =
+    'The two programs make different calls. They compute the same up to Tensor.transpose.7, and no longer at Functional.linear.9. 6 calls of the target and 2 calls of the golden lie between.';
+  const test = pageTests(
+    changed({ layers: 2 }, (manifest) => {
+      manifest.headline.sentence = SENTENCE;
+      const line = (text: string) => ({ text, verbatim: false });
+      manifest.sections = [
+        { key: 'what_broke', heading: 'What broke', lines: [line('Most calls could not be judged.'), line(SENTENCE)] },
+        {
+          key: 'between_in_target',
+          heading: 'Between, in the target',
+          lines: [line('  Tensor.add.1  /a/b/model.py:3 f: x'), line('* Tensor.mul.2  /a/b/model.py:4 f: <b>y</b>')],
+        },
+        { key: 'between_in_golden', heading: 'Between, in the golden', lines: [line('no call')] },
+        {
+          key: 'confidence',
+          heading: 'Confidence',
+          lines: [line('very high (1.00) that the difference arises between; low (0.41) that Tensor.mul.2 makes it')],
+        },
+      ];
+    }),
+  );
+
+  test('the calls between are on the first screen, for both sides', async ({ page }) => {
+    assert.equal(
+      await page.locator('h1').innerText(),
+      'The two programs make different calls. They compute the same up to Tensor.transpose.7, and no longer at Functional.linear.9.',
+    );
+    assert.match(
+      await page.locator('[data-field="cause"]').innerText(),
+      /^6 calls of the target[^]*Most calls could not be judged\.$/,
+    );
+    const between = page.locator('[data-field="between"]');
+    assert.match(
+      await between.innerText(),
+      /Tensor\.add\.1\s+…\/b\/model\.py:3 f: x[^]*<b>y<\/b>[^]*in the golden\s+no call/,
+    );
+    assert.match(await between.locator('.look').innerText(), /^\* Tensor\.mul\.2/);
+    const card = await page.locator('[data-field="first-divergence"]').innerText();
+    assert.match(card, /Confidence: very high \(1\.00\) that the difference arises between; low \(0\.41\)/);
+    assert.equal(await page.locator('.meter').count(), 0);
+  });
+});

@@ -7,8 +7,33 @@ describe('a single run', () => {
 
   test('findings lead to their calls', async ({ page }) => {
     const findings = page.locator('[data-field="findings"]');
-    assert.match(await findings.innerText(), /2 findings[^]*not finite[^]*3 elements are NaN/);
+    assert.match(await findings.innerText(), /3 findings[^]*not finite[^]*3 elements are NaN/);
     await findings.getByRole('button', { name: 'All elements are zero.' }).click();
+    await eventually(
+      () => page.locator('[data-field="call-class"]').innerText(),
+      (text) => text.startsWith('dead'),
+      'the dead call',
+    );
+  });
+
+  test('the page opens at the gravest finding, whatever its step', async ({ page }) => {
+    assert.equal(await page.locator('[data-field="step"]').inputValue(), '1');
+    await eventually(
+      () => page.locator('[data-field="call-class"]').innerText(),
+      (text) => text.startsWith('not finite'),
+      'the finding',
+    );
+  });
+
+  test('a finding in several steps is one line that leads to each', async ({ page }) => {
+    const findings = page.locator('[data-field="findings"]');
+    assert.equal(await findings.getByText('All elements are zero.').count(), 1);
+    await findings.getByRole('button', { name: 'step1' }).last().click();
+    await eventually(
+      () => page.locator('#glance-heading').innerText(),
+      (text) => text.includes('step1'),
+      'the step',
+    );
     await eventually(
       () => page.locator('[data-field="call-class"]').innerText(),
       (text) => text.startsWith('dead'),

@@ -114,6 +114,14 @@ test('columns can be chosen', async ({ page }) => {
   assert.ok(headings.includes('golden_norm') && !headings.includes('cosine'), String(headings));
 });
 
+test('long texts come after the numbers', async ({ page }) => {
+  await page.getByRole('button', { name: /^Columns/ }).click();
+  await page.getByRole('group', { name: 'Columns of the table' }).getByLabel('module').check();
+  await page.keyboard.press('Escape');
+  const headings = await table(page).getByRole('columnheader').allInnerTexts();
+  assert.equal(headings.at(-1), 'module');
+});
+
 test('the csv has the rows that match and the columns shown', async ({ page }) => {
   await page.locator('[data-field="row-filter"]').fill('gelu.2.forward');
   await rowsAre(page, /^3 rows of/);

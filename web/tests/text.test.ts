@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { csvLine, disarm, pythonFloat } from '../src/text/csv.ts';
-import { exact, measured, powerOfTen } from '../src/text/number.ts';
-import { codePlace, ending, shortened, visible } from '../src/text/visible.ts';
+import { exact, measured, powerOfTen, powerOfTwo } from '../src/text/number.ts';
+import { beginning, codePlace, ending, shortened, visible } from '../src/text/visible.ts';
 
 test('characters without a glyph are shown by their number', () => {
   assert.equal(visible('a\u202eb\u200bc\nd'), 'a\\u{202e}b\\u{200b}c\\nd');
@@ -79,4 +79,37 @@ test('numbers for people have three digits', () => {
   assert.equal(exact(1.7190001), '1.7190001');
   assert.equal(powerOfTen(-6), '1e-6');
   assert.equal(powerOfTen(-2), '0.01');
+  assert.equal(powerOfTwo(-41), '2⁻⁴¹');
+});
+
+test('integers are shown in full: an index that is rounded leads to a different element', () => {
+  assert.equal(measured(2707), '2,707');
+  assert.equal(measured(-521463), '−521,463');
+  assert.equal(measured(123456789012), '1.23e11');
+});
+
+test('a cosine that is not 1 is not shown as 1', () => {
+  assert.equal(measured(0.9999957), '0.999996');
+  assert.equal(measured(1.00000004), '1.00000004');
+  assert.equal(measured(1), '1');
+  assert.equal(measured(0.99951), '0.9995');
+});
+
+test('a heading has the sentences that fit', () => {
+  assert.deepEqual(beginning('One sentence.'), ['One sentence.', '']);
+  const long = `${'a'.repeat(150)}. Then more.`;
+  assert.deepEqual(beginning(long), [`${'a'.repeat(150)}.`, 'Then more.']);
+  assert.deepEqual(beginning(`First 1.5 of x.y.0. Second. ${'c'.repeat(140)}.`), [
+    'First 1.5 of x.y.0. Second.',
+    `${'c'.repeat(140)}.`,
+  ]);
+  assert.deepEqual(beginning(`一。二。${'三'.repeat(140)}。`), ['一。二。', `${'三'.repeat(140)}。`]);
+  assert.deepEqual(beginning(''), ['', '']);
+});
+
+test('places in the middle of a line are short, too', () => {
+  assert.equal(
+    codePlace('* Tensor.add.0  /home/me/project/src/model.py:48 forward: a / b'),
+    '* Tensor.add.0  …/src/model.py:48 forward: a / b',
+  );
 });

@@ -10,7 +10,7 @@ test('the tree is open at the first divergence, and modules show what is in them
   assert.equal(await selected.getAttribute('aria-level'), '4');
   const layers = tree.getByRole('treeitem', { name: /layers/ }).first();
   assert.equal(await layers.getAttribute('aria-expanded'), 'true');
-  assert.match(await layers.innerText(), /75 calls/);
+  assert.match(await layers.innerText(), /74 calls/);
 });
 
 test('a module opens and closes by a click', async ({ page }) => {
@@ -71,6 +71,17 @@ test('a region opens to the calls of both sides', async ({ page }) => {
     (count) => count === 0,
     'closed',
   );
+});
+
+test('a region of modules with different names opens at the call that is selected', async ({ page }) => {
+  const tree = page.getByRole('tree');
+  await page.getByRole('button', { name: 'Close all' }).click();
+  await page.keyboard.press('/');
+  await page.keyboard.type('Tensor.glu');
+  await page.keyboard.press('Enter');
+  await shows(page, 'Tensor.glu.0.forward');
+  assert.match(await tree.locator('.half.chosen').innerText(), /Tensor\.glu\.0/);
+  assert.match(await tree.locator('.region').innerText(), /A different route to the same result/);
 });
 
 test('calls that agree can be hidden', async ({ page }) => {

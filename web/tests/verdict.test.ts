@@ -28,6 +28,16 @@ test('the first screen answers what broke, where, how sure and what to do', asyn
   assert.equal(await page.title(), 'Ulpscope: runs/npu against runs/gpu');
 });
 
+test('the share of each class is drawn', async ({ page }) => {
+  const widths = await page.locator('.shares span').evaluateAll((all) => all.map((one) => one.clientWidth));
+  assert.equal(widths.length, 5);
+  assert.ok(
+    widths.every((width) => width >= 4),
+    String(widths),
+  );
+  assert.ok((widths[2] ?? 0) > (widths[0] ?? 0), 'more calls inherit an error than introduce one');
+});
+
 test('the parts of the page come in order', async ({ page }) => {
   const headings = await page.locator('main > section').evaluateAll((all) => all.map((one) => one.id));
   assert.deepEqual(headings, ['verdict', 'glance', 'model', 'call', 'table']);

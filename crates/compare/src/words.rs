@@ -3,7 +3,7 @@
 //! Files keep values as JSON, with all digits. A sentence uses Python's spelling, and only as many digits as show the
 //! difference.
 
-use ulpscope_report::{format_apart, format_digits, format_short};
+use ulpscope_report::{format_apart, format_digits, format_ratio, format_short};
 
 use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
 use crate::finding::{Finding, Measure, Part};
@@ -226,7 +226,7 @@ fn excess(measure: &Measure) -> String {
     if !times.is_finite() {
         return "its inputs agree".to_owned();
     }
-    let times = format!("{} × what rounding and its inputs allow", format_short(times));
+    let times = format!("{} × what rounding and its inputs allow", format_ratio(times));
     match part {
         _ if measure.is_behind => format!("what is computed from it differs by {times}"),
         Part::Whole => times,

@@ -49,7 +49,7 @@ pub enum PageError {
         cause: io::Error,
     },
     /// A sheet cannot be read.
-    #[error(transparent)]
+    #[error("{0}; put the sheet back as it was written, or compare again")]
     Sheet(#[from] SheetError),
     /// A dump or a document cannot be read.
     #[error(transparent)]

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use serde_json::Value as Json;
-use ulpscope_report::{escape, format_count, format_short};
+use ulpscope_report::{escape, format_count, format_ratio, format_short};
 
 /// Width and height of the chart, and its margins.
 const WIDTH: f64 = 640.0;
@@ -43,8 +43,12 @@ pub(crate) fn html(manifest: &Json, points: &[ChartPoint]) -> String {
     html.push_str("<p style=\"font-size: 1.2em\"><strong>");
     push(word(manifest, answer_key(answer)), &mut html);
     html.push_str("</strong>: ");
-    push(headline["sentence"].as_str().unwrap_or_default(), &mut html);
+    let sentence = headline["sentence"].as_str().unwrap_or_default();
+    push(sentence, &mut html);
     html.push_str("</p>");
+    for line in lines_of(manifest, "what_broke").filter(|line| *line != sentence) {
+        paragraph(line, &mut html);
+    }
     let first = &manifest["first"];
     if first.is_object() {
         divergence(manifest, first, &mut html);
@@ -99,7 +103,7 @@ fn divergence(manifest: &Json, first: &Json, html: &mut String) {
     html.push_str("<p style=\"margin-bottom: 0\"><strong>");
     push(said(if is_rule { "first_failing" } else { "first_divergence" }), html);
     html.push_str("</strong>");
-    if !is_rule {
+    if !is_rule && manifest["kind"] == "comparison" {
         html.push_str(" (");
         push(class(manifest, kind), html);
         html.push(')');
@@ -141,16 +145,10 @@ fn divergence(manifest: &Json, first: &Json, html: &mut String) {
     let ratio =
         first["error"].as_f64().zip(first["expected"].as_f64()).map(|(error, allowed)| error / allowed);
     if let Some(ratio) = ratio.filter(|ratio| ratio.is_finite() && *ratio > 1.0) {
-        paragraph(&said("times_allowed").replace("{count}", &times(ratio)), html);
+        paragraph(&said("times_allowed").replace("{count}", &format_ratio(ratio)), html);
     }
-    if let Some(confidence) = first["confidence"].as_f64().filter(|_| !is_rule) {
-        let level = match confidence {
-            0.9.. => "very_high",
-            0.7.. => "high",
-            0.5.. => "moderate",
-            _ => "low",
-        };
-        paragraph(&format!("{}: {} ({confidence:.2})", said("confidence"), said(level)), html);
+    if let Some(confidence) = confidence(manifest, first).filter(|_| !is_rule) {
+        paragraph(&format!("{}: {confidence}", said("confidence")), html);
     }
     if let Some(calls) = first["downstream"].as_u64().filter(|calls| *calls > 0) {
         let text = said(if calls == 1 { "inherits" } else { "inherit" });
@@ -163,13 +161,28 @@ fn divergence(manifest: &Json, first: &Json, html: &mut String) {
     }
 }
 
-/// How many times as large, with thousands grouped.
-fn times(ratio: f64) -> String {
-    let short = format_short(ratio);
-    match short.parse::<f64>() {
-        Ok(rounded) if (1e3..1e12).contains(&rounded) => format_count(rounded as u64),
-        _ => short,
+/// The lines of a section of the explanation.
+fn lines_of<'a>(manifest: &'a Json, key: &str) -> impl Iterator<Item = &'a str> {
+    let sections = manifest["sections"].as_array().into_iter().flatten();
+    let lines = sections
+        .filter(move |section| section["key"] == key)
+        .filter_map(|section| section["lines"].as_array());
+    lines.flatten().filter_map(|line| line["text"].as_str())
+}
+
+/// How sure it is: as the explanation says, which may tell apart where an error arises and which call makes it.
+fn confidence(manifest: &Json, first: &Json) -> Option<String> {
+    if let Some(text) = lines_of(manifest, "confidence").next() {
+        return Some(text.to_owned());
     }
+    let confidence = first["confidence"].as_f64()?;
+    let level = match confidence {
+        0.9.. => "very_high",
+        0.7.. => "high",
+        0.5.. => "moderate",
+        _ => "low",
+    };
+    Some(format!("{} ({confidence:.2})", word(manifest, level)))
 }
 
 fn row(label: &str, value: &str, html: &mut String) {

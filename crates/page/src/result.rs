@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
+use ulpscope_compare::Answer;
 use ulpscope_dump::Select;
 use ulpscope_formats::{Access, Bytes};
 use ulpscope_report::page::ColumnValue;
@@ -16,6 +17,9 @@ use crate::selection;
 
 /// The common prefix of all schema versions of results.
 const SCHEMA: &str = "ulpscope.compare/";
+
+/// The verdicts of a result.
+const ANSWERS: [Answer; 3] = [Answer::Agree, Answer::Differ, Answer::Inconclusive];
 
 /// The values of a row, each made when somebody asks for it: most columns of most rows are never looked at.
 pub trait RowValues {
@@ -143,18 +147,22 @@ impl ResultFolder {
         let bytes = Bytes::map(path, Access::ReadOnly)?;
         let expected = "the JSON document that ulpscope compare writes";
         let document = bounded_json::read(&bytes, expected).map_err(|error| error.in_file(path))?;
-        match document["schema"].as_str() {
-            Some(schema) if schema.starts_with(SCHEMA) => {
-                Ok(ResultFolder { path: path.to_owned(), document, notes: Vec::new() })
+        let found = match document["schema"].as_str() {
+            None => "no schema".to_owned(),
+            Some(schema) if !schema.starts_with(SCHEMA) => format!("{schema:?}"),
+            Some(_) if !document["ranks"].is_array() => "no list of ranks".to_owned(),
+            Some(_) if !ANSWERS.iter().any(|answer| document["agreement"] == answer.word()) => {
+                "no verdict".to_owned()
             }
-            found => Err(PageError::Result {
-                path: path.to_owned(),
-                expected: format!(
-                    "expected a document of the schema {SCHEMA}1, which `ulpscope compare TARGET GOLDEN -o DIR` writes"
-                ),
-                found: found.map_or_else(|| "no schema".to_owned(), |found| format!("{found:?}")),
-            }),
-        }
+            Some(_) => return Ok(ResultFolder { path: path.to_owned(), document, notes: Vec::new() }),
+        };
+        Err(PageError::Result {
+            path: path.to_owned(),
+            expected: format!(
+                "expected a document of the schema {SCHEMA}1, which `ulpscope compare TARGET GOLDEN -o DIR` writes"
+            ),
+            found,
+        })
     }
 
     /// Some steps and ranks of the result alone.

@@ -1,6 +1,6 @@
 //! Values of calls over the steps of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 use ulpscope_report::json::number;
@@ -28,15 +28,18 @@ impl Trend {
         self.series.entry((rank.to_owned(), name.to_owned())).or_default().push(point);
     }
 
-    /// The chart, and how many series it has: those with values in several steps, in order of their largest ratio between
-    /// steps.
-    pub(crate) fn to_json(&self) -> (Json, usize) {
+    /// The chart, and how many series it has: those with values in several steps. Names that are `leading` come first, then
+    /// those with the largest ratio between steps.
+    pub(crate) fn to_json(&self, leading: &BTreeSet<&str>) -> (Json, usize) {
         let mut steps: Vec<u64> = self.series.values().flatten().map(|point| point.step).collect();
         steps.sort_unstable();
         steps.dedup();
         let mut several: Vec<(&(String, String), &Vec<Point>)> =
             self.series.iter().filter(|(_, points)| points.len() > 1).collect();
-        several.sort_by(|(_, one), (_, other)| spread(other).total_cmp(&spread(one)));
+        several.sort_by(|((_, one), of_one), ((_, other), of_other)| {
+            let is_after = |name: &String| !leading.contains(name.as_str());
+            is_after(one).cmp(&is_after(other)).then(spread(of_other).total_cmp(&spread(of_one)))
+        });
         several.truncate(MAX_SERIES);
         let series = several.iter().map(|((rank, name), points)| {
             let at = |step: &u64| points.iter().find(|point| point.step == *step);
@@ -75,11 +78,13 @@ mod tests {
             trend.push("", "growing", point(10f64.powi(step as i32)));
         }
         trend.push("", "once", Point { step: 0, rank: 0, call: 0, value: 1.0 });
-        let (chart, series) = trend.to_json();
+        let (chart, series) = trend.to_json(&BTreeSet::new());
         assert_eq!(series, 2);
         assert_eq!(chart["steps"], json!([0, 1, 2]));
         assert_eq!(chart["series"][0]["name"], "growing");
         assert_eq!(chart["series"][0]["values"], json!([1.0, 10.0, 100.0]));
         assert_eq!(chart["series"][1]["ranks"], json!([0, 1, 2]));
+        let (chart, _) = trend.to_json(&BTreeSet::from(["steady"]));
+        assert_eq!(chart["series"][0]["name"], "steady");
     }
 }

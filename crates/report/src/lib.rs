@@ -35,7 +35,7 @@ pub use boxes::{heavy_table, panel, side_by_side};
 pub use cell::{Cell, Record};
 pub use colour::{ColourChoice, is_dumb};
 pub use number::{
-    format_apart, format_count, format_digits, format_number, format_number_up, format_short,
+    format_apart, format_count, format_digits, format_number, format_number_up, format_ratio, format_short,
     format_shortest, format_shortest_f32,
 };
 pub use sheet::{SheetFormat, SheetWriter};

@@ -36,6 +36,16 @@ pub fn format_short(value: f64) -> String {
     format_digits(value, 3)
 }
 
+/// How many times as large, for a sentence: three significant digits, thousands grouped.
+pub fn format_ratio(ratio: f64) -> String {
+    const GROUPED: std::ops::Range<f64> = 1e3..1e12;
+    let short = format_short(ratio);
+    match short.parse::<f64>() {
+        Ok(rounded) if GROUPED.contains(&rounded) => format_count(rounded as u64),
+        _ => short,
+    }
+}
+
 /// Two numbers for a sentence, with the fewest significant digits, `least` or more, that make them look different.
 pub fn format_apart(one: f64, other: f64, least: usize) -> (String, String) {
     let written = |digits: usize| (format_digits(one, digits), format_digits(other, digits));

@@ -1,6 +1,6 @@
 //! Numbers as text, compared with what C's `%.6g` and Python's `repr` print.
 
-use ulpscope_report::{format_number, format_number_up, format_shortest, format_shortest_f32};
+use ulpscope_report::{format_number, format_number_up, format_ratio, format_shortest, format_shortest_f32};
 
 #[test]
 fn rounding_up_is_never_less() {
@@ -70,4 +70,13 @@ fn shortest_numbers_read_back() {
     assert_eq!(format_shortest_f32(0.1), "0.1");
     assert_eq!(format_shortest_f32(16_777_216.0), "16777216");
     assert_eq!(format_shortest_f32(f32::MIN_POSITIVE), "1.1754944e-38");
+}
+
+#[test]
+fn ratios_have_three_digits_and_grouped_thousands() {
+    for (ratio, text) in
+        [(21_734.0, "21,700"), (999.0, "999"), (999.9, "1,000"), (1.25, "1.25"), (1.5e12, "1.5e+12")]
+    {
+        assert_eq!(format_ratio(ratio), text);
+    }
 }

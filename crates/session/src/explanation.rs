@@ -119,6 +119,14 @@ impl Explanation {
         self.sections.iter().map(section).collect()
     }
 
+    /// The sentence that stands for the whole: the first, unless it says only how much could be judged and a cause follows.
+    pub fn headline(&self, words: &dyn Words) -> Option<String> {
+        let statements = &self.sections.first()?.statements;
+        let is_cause = |statement: &&Statement| !matches!(statement, Statement::MostNotJudged { .. });
+        let said = statements.iter().find(is_cause).or(statements.first())?;
+        Some(escape::terminal(&words.statement(said)).into_owned())
+    }
+
     fn add(&mut self, heading: Heading, statements: Vec<Statement>) {
         if !statements.is_empty() {
             self.sections.push(Section { heading, statements });

@@ -59,7 +59,8 @@ pub use network::{
 pub use next_step::quoted;
 pub use number_ranges::NumberRanges;
 pub use overflow::{
-    DEVICE_OVERFLOWS, anomaly_document, anomaly_lines, device_overflow_lines, device_overflow_list,
+    DEVICE_OVERFLOWS, anomaly_document, anomaly_lines, anomaly_sentence, device_overflow_lines,
+    device_overflow_list,
 };
 pub use style_name::{MappingFiles, StyleName};
 pub use summary::{Block, summary};

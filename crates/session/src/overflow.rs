@@ -41,11 +41,10 @@ fn node(origin: &NonFiniteOrigin) -> Value {
     })
 }
 
-/// What happened, in one sentence, and below it where.
-pub fn anomaly_lines(origin: &NonFiniteOrigin) -> Vec<String> {
-    let place = place(origin.step, &origin.rank);
+/// What happened, in one sentence.
+pub fn anomaly_sentence(origin: &NonFiniteOrigin) -> String {
     let (call, what) = (&origin.call, origin.what);
-    let sentence = match &origin.kind {
+    match &origin.kind {
         OriginKind::Made => format!("{call} returns {what} from finite inputs"),
         OriginKind::MadeInPlace => {
             format!("{call} returns {what}; the input that it changes in place was recorded after the call")
@@ -60,8 +59,12 @@ pub fn anomaly_lines(origin: &NonFiniteOrigin) -> Vec<String> {
                 "{call} gets {what} in {source}: its memory was changed by something that was not recorded"
             )
         }
-    };
-    let mut lines = vec![format!("{place}{sentence}")];
+    }
+}
+
+/// What happened and in which step and rank, and below it where.
+pub fn anomaly_lines(origin: &NonFiniteOrigin) -> Vec<String> {
+    let mut lines = vec![format!("{}{}", place(origin.step, &origin.rank), anomaly_sentence(origin))];
     if origin.path.len() > 1 {
         lines.push(format!("  in {}", origin.path[..origin.path.len() - 1].join(" > ")));
     }

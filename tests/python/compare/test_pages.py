@@ -206,6 +206,15 @@ def test_the_page_of_a_run_over_steps(tmp_path: Path) -> None:
     assert {"fc.weight", "out.weight"} <= gradients
     found = {finding["kind"] for finding in page.manifest["findings"]}
     assert "not finite" in found, "a learning rate far too large ends in infinity"
+    assert page.manifest["headline"]["sentence"].split("; ")[0].endswith(" calls in 4 steps")
+    # What comes after is not ordinary either, and is not listed again.
+    for rank in range(4):
+        listed = {one["call"] for one in page.manifest["findings"] if one["rank"] == rank}
+        findings = page.calls("finding", rank)
+        for call, (nan, finding) in enumerate(zip(page.calls("nan", rank), findings, strict=True)):
+            assert finding is not None or nan == 0
+            assert finding != "non-finite inherited" or call not in listed
+    assert "non-finite inherited" in page.calls("finding", 3)
 
 
 def loss_rows(page: PageParts) -> list[int]:

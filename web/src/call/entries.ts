@@ -14,8 +14,8 @@ export interface EntryView {
   readonly detail: EntryDetail | null;
 }
 
-export type Group = 'Inputs' | 'Parameters' | 'Outputs' | 'Gradients' | 'Others';
-export const GROUPS: readonly Group[] = ['Inputs', 'Parameters', 'Outputs', 'Gradients', 'Others'];
+export type Group = 'Call' | 'Inputs' | 'Parameters' | 'Outputs' | 'Gradients' | 'Others';
+export const GROUPS: readonly Group[] = ['Call', 'Inputs', 'Parameters', 'Outputs', 'Gradients', 'Others'];
 
 export interface CallView {
   readonly call: number;
@@ -104,7 +104,22 @@ export function mostTelling(page: Page, entries: readonly EntryView[]): EntryVie
   return sorted[0] ?? entries[0] ?? null;
 }
 
+/** What an entry is called; a row without one is about the call. */
+export function labelOf({ entry }: EntryView): string {
+  return entry || 'the call as a whole';
+}
+
+/** The value of a column; dtype and shape of an entry without a row come from its details. */
+export function valueOf(page: Page, { values, detail, row }: EntryView, column: number): Value {
+  const [, side = 'target', field] =
+    /^(?:(target|golden)_)?(dtype|shape)$/.exec(page.manifest.columns[column]?.name ?? '') ?? [];
+  if (row !== null || !detail || field === undefined) return values[column] ?? null;
+  const of = side === 'golden' ? detail.golden : (detail.target ?? detail.golden);
+  return field === 'dtype' ? (of?.dtype ?? null) : of?.shape ? `[${of.shape.join(', ')}]` : null;
+}
+
 function groupOf(entry: string): Group {
+  if (entry === '') return 'Call';
   const role = (
     entry.split('.').find((part) => /^(input|output|param|grad|kwargs|args)/.test(part)) ?? ''
   ).toLowerCase();

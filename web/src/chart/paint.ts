@@ -9,6 +9,8 @@ export interface Painting {
   first: number | null;
   firstLabel: string;
   hasPasses: boolean;
+  /** What the passes are called: forward, backward. */
+  passNames: [string, string];
   showForward: boolean;
   showBackward: boolean;
   colour: (property: string) => string;
@@ -16,6 +18,9 @@ export interface Painting {
 
 /** More marks than this are drawn as squares of a few pixels, except for those that need attention. */
 const MANY = 4000;
+
+/** Gaps of the noise floor up to so many pixels are filled, to the lower of their sides. */
+const NARROW_GAP = 12;
 
 export function paintBackground(plot: uPlot, painting: Painting): void {
   const { ctx: canvas, bbox } = plot;
@@ -35,12 +40,13 @@ export function paintBackground(plot: uPlot, painting: Painting): void {
         canvas.fillStyle = colour('--shade');
         canvas.fillRect(x, bbox.top, right - x, bbox.height);
       }
-      const middle = (Math.max(x, bbox.left) + Math.min(right, bbox.left + bbox.width)) / 2;
-      if (right - x > 54 * devicePixelRatio) {
+      const text = painting.passNames[isBackward ? 1 : 0];
+      const edge = Math.max(x, bbox.left) + 5 * devicePixelRatio;
+      canvas.font = `${11 * devicePixelRatio}px ${colour('--sans')}`;
+      if (edge + canvas.measureText(text).width < right) {
         canvas.fillStyle = colour('--ink-3');
-        canvas.font = `${11 * devicePixelRatio}px ${colour('--sans')}`;
-        canvas.textAlign = 'center';
-        canvas.fillText(isBackward ? 'backward' : 'forward', middle, bbox.top + 13 * devicePixelRatio);
+        canvas.textAlign = 'left';
+        canvas.fillText(text, edge, bbox.top + 13 * devicePixelRatio);
       }
     });
 
@@ -49,18 +55,27 @@ export function paintBackground(plot: uPlot, painting: Painting): void {
   let column = -1;
   let end = -1;
   let top = bottom;
+  let before = { end: -Infinity, top: bottom };
+  const finish = () => {
+    // A narrow gap, of calls that agree and were not judged, would make a pattern of stripes that means nothing.
+    const gap = column - before.end;
+    const shared = Math.max(before.top, top);
+    if (gap > 0 && gap <= NARROW_GAP * devicePixelRatio) canvas.fillRect(before.end, shared, gap, bottom - shared);
+    canvas.fillRect(column, top, end - column, bottom - top);
+    before = { end, top };
+  };
   for (let call = from; call < to; call += 1) {
     const floor = series.floor[call] ?? NaN;
     if (!(floor > 0)) continue;
     const at = Math.floor(left(call));
     if (at !== column) {
-      canvas.fillRect(column, top, end - column, bottom - top);
+      if (column >= 0) finish();
       [column, top] = [at, bottom];
     }
     end = Math.max(at + 1, Math.ceil(left(call + 1)));
     top = Math.min(top, places.y(Math.log10(floor)));
   }
-  canvas.fillRect(column, top, end - column, bottom - top);
+  if (column >= 0) finish();
   canvas.restore();
 }
 
@@ -99,7 +114,7 @@ export function paintMarks(plot: uPlot, painting: Painting): void {
       else drawShape(canvas, kind.shape, x, y, (kind.weight >= 5 ? 10 : 7) * ratio);
     }
   }
-  if (first !== null) flag(plot, first, painting.firstLabel, colour);
+  if (first !== null) flag(plot, first, series.y[first] ?? null, painting.firstLabel, colour);
   canvas.restore();
 }
 
@@ -181,7 +196,13 @@ function line(plot: uPlot, call: number, colour: string, dash: number[], width: 
 }
 
 /** Words beside the line of a call, on the side with more room. */
-function flag(plot: uPlot, call: number, text: string, colour: (property: string) => string): void {
+function flag(
+  plot: uPlot,
+  call: number,
+  value: number | null,
+  text: string,
+  colour: (property: string) => string,
+): void {
   const { ctx: canvas, bbox } = plot;
   const ratio = devicePixelRatio;
   const x = plot.valToPos(call, 'x', true);
@@ -190,7 +211,10 @@ function flag(plot: uPlot, call: number, text: string, colour: (property: string
   canvas.font = `600 ${11.5 * ratio}px ${colour('--sans')}`;
   canvas.textAlign = isLeft ? 'right' : 'left';
   canvas.fillStyle = colour('--diverged');
-  canvas.fillText(text, x + (isLeft ? -6 : 6) * ratio, bbox.top + 28 * ratio);
+  // Near the upper end there are marks of neighbours.
+  const isHigh = value !== null && plot.valToPos(value, 'y', true) < bbox.top + 44 * ratio;
+  const y = isHigh ? bbox.top + bbox.height / 2 : bbox.top + 28 * ratio;
+  canvas.fillText(text, x + (isLeft ? -6 : 6) * ratio, y);
 }
 
 function clip(canvas: CanvasRenderingContext2D, bbox: uPlot.BBox): void {

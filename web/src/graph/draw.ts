@@ -1,6 +1,7 @@
 /** Draws a neighbourhood on a canvas. */
 import { drawShape } from '../chart/shapes.ts';
 import { classOf } from '../classes.ts';
+import { counted } from '../text/number.ts';
 import { ending } from '../text/visible.ts';
 import type { Neighbourhood } from './neighbourhood.ts';
 
@@ -26,7 +27,7 @@ export interface Drawing {
   readonly colour: (property: string) => string;
 }
 
-export const NODE = { width: 150, height: 38, gapX: 46, gapY: 14 } as const;
+export const NODE = { width: 142, height: 38, gapX: 38, gapY: 16 } as const;
 
 /** The middle of a node in the units of the drawing. */
 export function middleOf(graph: Neighbourhood, node: number): [number, number] {
@@ -125,16 +126,32 @@ function drawNode(canvas: CanvasRenderingContext2D, drawing: Drawing, at: number
   canvas.font = `11px ${colour('--mono')}`;
   if (text.subtitle) fitted(canvas, text.subtitle, textLeft, y + 8, room);
 
-  canvas.font = `11px ${colour('--sans')}`;
-  canvas.fillStyle = colour('--ink-3');
-  if (node.hiddenProducers > 0) {
-    canvas.textAlign = 'right';
-    canvas.fillText(`${node.hiddenProducers} ←`, left - 6, y + 12);
-  }
-  if (node.hiddenConsumers > 0) {
-    canvas.textAlign = 'left';
-    canvas.fillText(`→ ${node.hiddenConsumers}`, left + NODE.width + 6, y + 12);
-  }
+  badge(canvas, node.hiddenProducers, left, top + NODE.height, colour);
+  badge(canvas, node.hiddenConsumers, left + NODE.width, top + NODE.height, colour);
+}
+
+/** How many neighbours on this side are not drawn, at a corner of the node. */
+function badge(
+  canvas: CanvasRenderingContext2D,
+  count: number,
+  x: number,
+  y: number,
+  colour: (property: string) => string,
+): void {
+  if (count === 0) return;
+  canvas.font = `10px ${colour('--sans')}`;
+  canvas.textAlign = 'center';
+  const text = `+${counted(count)}`;
+  const width = canvas.measureText(text).width + 8;
+  canvas.beginPath();
+  canvas.roundRect(x - width / 2, y - 7, width, 13, 6.5);
+  canvas.fillStyle = colour('--paper');
+  canvas.fill();
+  canvas.strokeStyle = colour('--line-strong');
+  canvas.lineWidth = 1;
+  canvas.stroke();
+  canvas.fillStyle = colour('--ink-2');
+  canvas.fillText(text, x, y);
 }
 
 /** The end of a text that fits, since names differ most there. */

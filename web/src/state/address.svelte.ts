@@ -14,8 +14,7 @@ export function keepAddress(page: Page): void {
     const fields = new URLSearchParams();
     if (page.view.number > 0) fields.set('rank', String(page.view.number));
     fields.set('call', page.view.calls.text('name', page.call));
-    const isDefault =
-      page.view.number === (page.manifest.first?.rank ?? 0) && page.call === (page.rank?.first_call ?? 0);
+    const isDefault = page.view.number === (page.first?.rank ?? 0) && page.call === (page.rank?.first_call ?? 0);
     if (isDefault && location.hash === '') return;
     history.replaceState(null, '', `#${fields}`);
   });

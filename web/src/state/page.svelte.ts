@@ -48,6 +48,11 @@ export class Page {
     return words[key].replace('{count}', text);
   }
 
+  /** What to look at first: the first divergence, or the gravest finding of a run. */
+  get first(): { readonly rank: number; readonly call: number | null } | null {
+    return this.manifest.first ?? this.manifest.findings[0] ?? null;
+  }
+
   get rank() {
     return this.manifest.ranks[this.view?.number ?? 0];
   }

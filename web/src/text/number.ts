@@ -1,4 +1,4 @@
-/** Numbers for people: three digits; files have all of them. */
+/** Numbers for people: integers in full, else three digits; files have all of them. */
 
 const GROUPED = new Intl.NumberFormat('en-US');
 
@@ -10,12 +10,21 @@ export function measured(value: number | null | undefined): string {
   if (value === 0) return '0';
   const size = Math.abs(value);
   const text =
-    size < 1e-3 || size >= 1e6
-      ? trimmed(size.toExponential(2))
-      : size >= 1000
-        ? GROUPED.format(Number(size.toPrecision(3)))
-        : String(Number(size.toPrecision(3)));
+    Number.isInteger(value) && size < 1e9
+      ? GROUPED.format(size)
+      : size < 1e-3 || size >= 1e6
+        ? trimmed(size.toExponential(2))
+        : size >= 1000
+          ? GROUPED.format(Number(size.toPrecision(3)))
+          : String(apartFromOne(size));
   return value < 0 ? `−${text}` : text;
+}
+
+/** Three digits, or as many as distinguish it from 1: of a cosine, what is left to 1 is what matters. */
+function apartFromOne(size: number): number {
+  let digits = 3;
+  while (digits < 17 && size !== 1 && Number(size.toPrecision(digits)) === 1) digits += 1;
+  return Number(size.toPrecision(digits));
 }
 
 /** A count: `12,000`. */
@@ -43,6 +52,15 @@ export function exact(value: number | null | undefined): string {
 /** A tick of a logarithmic axis: `1e-6`, `0.01`, `1`. */
 export function powerOfTen(exponent: number): string {
   return exponent < -3 || exponent > 4 ? `1e${exponent}` : String(Number(`1e${exponent}`));
+}
+
+const SUPERSCRIPTS: Record<string, string> = Object.fromEntries(
+  [...'-0123456789'].map((one, at) => [one, [...'⁻⁰¹²³⁴⁵⁶⁷⁸⁹'][at] ?? '']),
+);
+
+/** A power of two: `2⁻⁴¹`. */
+export function powerOfTwo(exponent: number): string {
+  return `2${[...String(exponent)].map((one) => SUPERSCRIPTS[one] ?? one).join('')}`;
 }
 
 function trimmed(exponential: string): string {

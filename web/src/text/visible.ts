@@ -39,7 +39,21 @@ export function shortened(text: string, length: number): string {
   return `${characters.slice(0, head).join('')}…${characters.slice(head + 1 - length).join('')}`;
 }
 
+/** A heading has room for so many characters. */
+const HEADING = 140;
+
+/** The first sentences of a text that fit into a heading, at least one, and the rest. */
+export function beginning(text: string): [string, string] {
+  const sentences = text.match(/[^]*?(?:[.!?] |。|$)/g) ?? [];
+  let end = 0;
+  for (const sentence of sentences) {
+    if (end > 0 && end + sentence.trimEnd().length > HEADING) break;
+    end += sentence.length;
+  }
+  return [text.slice(0, end).trimEnd(), text.slice(end)];
+}
+
 /** A line of code without the folders that all files of a project share: `…/examples/demo.py:48 forward: …`. */
 export function codePlace(text: string): string {
-  return visible(text).replace(/^\S*[\\/]([^\\/\s]+[\\/][^\\/\s]+:\d+)/, '…/$1');
+  return visible(text).replace(/(?<!\S)\S*[\\/]([^\\/\s]+[\\/][^\\/\s]+:\d+)(?!\S)/g, '…/$1');
 }

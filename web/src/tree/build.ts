@@ -22,7 +22,7 @@ export interface Module {
 export interface Tree {
   readonly root: Module;
   readonly modules: readonly Module[];
-  /** Where each call is. */
+  /** Where each call is: the module that it was made in, or the one that its region is shown in. */
   readonly moduleOf: readonly Module[];
 }
 
@@ -31,7 +31,7 @@ export function buildTree(calls: Calls, regions: readonly Region[]): Tree {
   const modules = [root];
   const byPath = new Map<string, Module>([['', root]]);
   const moduleOf: Module[] = [];
-  const placed = new Set<number>();
+  const moduleOfRegion = new Map<number, Module>();
 
   const moduleAt = (path: string): Module => {
     const known = byPath.get(path);
@@ -58,12 +58,16 @@ export function buildTree(calls: Calls, regions: readonly Region[]): Tree {
 
   for (let call = 0; call < calls.length; call += 1) {
     const module = moduleAt(calls.text('path', call));
-    moduleOf.push(module);
     const region = calls.number('region', call);
-    if (Number.isNaN(region) || !regions[region]) module.items.push({ kind: 'call', call });
-    else if (!placed.has(region)) {
-      placed.add(region);
-      module.items.push({ kind: 'region', region });
+    if (Number.isNaN(region) || !regions[region]) {
+      moduleOf.push(module);
+      module.items.push({ kind: 'call', call });
+    } else {
+      // The two sides of a region are in modules with different names: it is shown where its first call is.
+      const shownIn = moduleOfRegion.get(region) ?? module;
+      if (!moduleOfRegion.has(region)) module.items.push({ kind: 'region', region });
+      moduleOfRegion.set(region, shownIn);
+      moduleOf.push(shownIn);
     }
     const mark = calls.mark(call);
     for (let outer: Module | null = module; outer; outer = outer.parent) {

@@ -18,6 +18,11 @@ export interface ModelOptions {
   language?: 'en' | 'zh';
 }
 
+const LIBRARY_FRAMES = [1790, 1779, 253].map(
+  (line) =>
+    `File /env/lib/python3.11/site-packages/torch/nn/modules/module.py, line ${line}, in _wrapped_call_impl, f()`,
+);
+
 /** All parts of a page. */
 export function modelParts(options: ModelOptions = {}): PageParts {
   const {
@@ -86,10 +91,12 @@ export function modelParts(options: ModelOptions = {}): PageParts {
       column('rows', (call) => (call.side === 'both' ? 3 : 1));
       column('verdict', (call) => (call.class === 'equal' || call.class === 'noise' ? 'pass' : 'fail'));
       column('code', (call) => `model.py:${48 + (call.row % 90)} forward`);
-      column(
-        'stack',
-        (call) =>
-          `model.py:${48 + (call.row % 90)} forward: return x + self.down(x)\ntrain.py:12 main: loss = model(tokens)`,
+      column('stack', (call) =>
+        [
+          `model.py:${48 + (call.row % 90)} forward: return x + self.down(x)`,
+          ...LIBRARY_FRAMES,
+          'train.py:12 main: loss = model(tokens)',
+        ].join('\n'),
       );
       column('detail', (_, at) => (at === first || kind !== 'comparison' ? 1 : 0));
       if (kind === 'run') {
@@ -184,7 +191,11 @@ export function modelParts(options: ModelOptions = {}): PageParts {
         ],
       },
       { key: 'downstream', heading: 'Downstream', lines: [{ text: '137 calls inherit the error.', verbatim: false }] },
-      { key: 'confidence', heading: 'Confidence', lines: [{ text: 'very high (0.98)', verbatim: false }] },
+      {
+        key: 'confidence',
+        heading: 'Confidence',
+        lines: [{ text: `${language === 'zh' ? '很高' : 'very high'} (0.98)`, verbatim: false }],
+      },
       {
         key: 'next',
         heading: 'Next',
@@ -217,15 +228,22 @@ export function modelParts(options: ModelOptions = {}): PageParts {
             {
               kind: 'not finite',
               severity: 'bad',
-              rank: 0,
+              rank: infos.length - 1,
               call: info?.call ?? 0,
               entry: 'output.0',
               text: '3 elements are NaN.',
             },
-            { kind: 'dead', severity: 'warn', rank: 0, call: 13, entry: null, text: 'All elements are zero.' },
+            ...infos.map((_, rank) => ({
+              kind: 'dead',
+              severity: 'warn' as const,
+              rank,
+              call: 13,
+              entry: null,
+              text: 'All elements are zero.',
+            })),
           ]
         : [],
-    finding_count: kind === 'run' ? 2 : 0,
+    finding_count: kind === 'run' ? 1 + infos.length : 0,
     counts: { rows: infos.reduce((sum, one) => sum + one.rows, 0), passed: 900, failed: 100 },
     classes: isComparison
       ? infos.reduce<Record<string, number>>((sum, one) => {

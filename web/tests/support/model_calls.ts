@@ -94,6 +94,8 @@ export function makeCalls(
         const at = push(`Tensor.${op}.${numbered(op)}.forward`, op, `${path}.mlp`, 'forward', [last]);
         Object.assign(calls[at] as CallRecord, {
           side,
+          // The two programs have modules with different names.
+          path: side === 'golden' ? `decoder.${layer}` : `${path}.mlp`,
           region: 0,
           class: 'different program',
           error: null,

@@ -20,5 +20,9 @@ export function wordsOf(language: 'english' | 'chinese', noun: Manifest['noun'])
       { name, meaning },
     ]),
   );
-  return { ...words, noun: one, nouns: many, classes } as Words;
+  // Where a page is about tensors that no call made, some words take the place of others.
+  const replaced = Object.entries(words).flatMap(([key, word]) =>
+    key.endsWith('_saved') && noun !== 'call' ? [[key.replace(/_saved$/, ''), word]] : [],
+  );
+  return { ...words, ...Object.fromEntries(replaced), noun: one, nouns: many, classes } as Words;
 }

@@ -14,12 +14,11 @@ use crate::words::{Noun, ScreenWords};
 /// Changes with every incompatible change of the data.
 pub(crate) const SCHEMA: &str = "ulpscope.page/1";
 
-/// Columns of the native style that the table shows at first.
-const SHOWN: [&str; 12] = [
+/// Columns of the native style that the table shows at first. The class of a call is its mark.
+const SHOWN: [&str; 11] = [
     "call",
     "entry",
     "verdict",
-    "class",
     "rel_l2",
     "expected",
     "max_abs",
@@ -42,6 +41,11 @@ fn is_shown_of_older(name: &str) -> bool {
 /// Notes in a page.
 const MAX_NOTES: usize = 200;
 
+/// The pairs of ranks of a result.
+pub(super) fn ranks_of(document: &Json) -> &[Json] {
+    document["ranks"].as_array().map_or(&[], Vec::as_slice)
+}
+
 /// The manifest, except for what depends on the parts.
 pub(super) fn manifest(
     document: &Json,
@@ -50,13 +54,15 @@ pub(super) fn manifest(
     language: Option<Language>,
 ) -> Json {
     let is_native = document["style"] == "native";
-    let ranks = document["ranks"].as_array().map_or(&[] as &[Json], Vec::as_slice);
+    let ranks = ranks_of(document);
     let several = pages.len() > 1;
     let is_saved = |page: &RankPage| page.calls.iter().all(|call| call.place.pass == "saved");
     let has_calls = pages.iter().any(|page| !page.calls.is_empty());
     let stored = document["language"].as_str().and_then(|code| code.parse::<Language>().ok());
     let language = language.or(stored).unwrap_or_default();
-    let sections = sections(document, language);
+    let explanation = serde_json::from_value::<Explanation>(document["statements"].clone()).ok();
+    let sections = sections(document, explanation.as_ref(), language);
+    let headline = explanation.as_ref().and_then(|explanation| explanation.headline(language.words()));
     let is_tensors = has_calls && pages.iter().all(is_saved);
     let names = pages.iter().flat_map(|page| page.calls.iter().map(|call| call.name.as_str()));
     let noun = match is_tensors {
@@ -64,7 +70,7 @@ pub(super) fn manifest(
         false => Noun::Call,
     };
     let words = ScreenWords::of(language);
-    let classes = document["summary"]["classes"].as_object().cloned();
+    let classes = class_counts(&document["summary"]["classes"]);
     json!({
         "schema": SCHEMA,
         "ulpscope": env!("CARGO_PKG_VERSION"),
@@ -72,13 +78,13 @@ pub(super) fn manifest(
         "noun": noun.word(),
         "words": words.to_json(noun, language),
         "language": language.code(),
-        "target": document["target"],
-        "golden": document["golden"],
-        "noise": document["noise"],
-        "style": document["style"],
+        "target": text(&document["target"]),
+        "golden": text(&document["golden"]),
+        "noise": document["noise"].as_str(),
+        "style": text(&document["style"]),
         "headline": {
             "answer": document["agreement"],
-            "sentence": headline(&sections).or(document["reason"].as_str().map(str::to_owned)),
+            "sentence": headline.or_else(|| first_line(&sections)).or(document["reason"].as_str().map(str::to_owned)),
         },
         "sections": sections,
         "first": first(document, pages, ranks),
@@ -103,10 +109,15 @@ pub(super) fn counts(of: &Json) -> Json {
     Json::Object(counted.map(|name| (name.to_owned(), of[name].clone())).collect::<Map<_, _>>())
 }
 
+/// Calls by class; none, if calls have no classes.
+pub(super) fn class_counts(of: &Json) -> Option<Map<String, Json>> {
+    let classes = of.as_object()?.iter().filter(|(_, calls)| calls.is_u64());
+    Some(classes.map(|(class, calls)| (class.clone(), calls.clone())).collect())
+}
+
 /// The explanation in words; as stored, if its statements are of a different version.
-fn sections(document: &Json, language: Language) -> Vec<Json> {
-    let statements = serde_json::from_value::<Explanation>(document["statements"].clone());
-    let Ok(explanation) = statements else {
+fn sections(document: &Json, explanation: Option<&Explanation>, language: Language) -> Vec<Json> {
+    let Some(explanation) = explanation else {
         let text = document["explanation"].as_str().unwrap_or_default();
         let line = |line: &str| json!({ "text": escape::terminal(line.trim()), "verbatim": false });
         let lines: Vec<Json> = text.lines().map(line).collect();
@@ -127,8 +138,8 @@ fn sections(document: &Json, language: Language) -> Vec<Json> {
     sections.collect()
 }
 
-/// The first sentence of the explanation.
-fn headline(sections: &[Json]) -> Option<String> {
+/// The first line of an explanation that was stored as text.
+fn first_line(sections: &[Json]) -> Option<String> {
     sections.first()?["lines"][0]["text"].as_str().map(str::to_owned)
 }
 
@@ -140,7 +151,7 @@ pub(super) fn rank_of_first(document: &Json, ranks: &[Json]) -> Option<usize> {
             && rank["target"] == first["rank"]
             && rank["first_divergence"]["call"] == first["call"]
     };
-    if first.is_null() {
+    if !first.is_object() {
         return None;
     }
     // Where some ranks are shown alone, that of the whole comparison may be in a different one.
@@ -153,15 +164,28 @@ fn first(document: &Json, pages: &[RankPage], ranks: &[Json]) -> Json {
     let first = &ranks[rank]["first_divergence"];
     let mut value = divergence(first, rank, &pages[rank]);
     let proof = &first["proof"];
-    value["golden"] = first["golden_call"].clone();
-    value["golden_code"] = first["golden_code"].clone();
-    value["direction"] = first["direction"].clone();
-    value["inputs"] = first["arguments"].clone();
-    value["proof"] = match proof {
-        Json::Null => Json::Null,
-        _ => json!({ "verdict": proof["verdict"], "wrong_side": proof["wrong_side"], "why": proof["why"] }),
+    value["golden"] = json!(first["golden_call"].as_str());
+    value["golden_code"] = json!(first["golden_code"].as_str());
+    value["direction"] = json!(text(&first["direction"]));
+    value["inputs"] = measure(&first["arguments"]);
+    value["proof"] = match proof["verdict"].as_str() {
+        None => Json::Null,
+        Some(verdict) => {
+            let (side, why) = (proof["wrong_side"].as_str(), proof["why"].as_str());
+            json!({ "verdict": verdict, "wrong_side": side, "why": why })
+        }
     };
     value
+}
+
+/// A text of the document, whatever is there.
+fn text(value: &Json) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A number of the document, or the text that stands for one.
+fn measure(value: &Json) -> Json {
+    if value.is_number() || value.is_string() { value.clone() } else { Json::Null }
 }
 
 /// A divergence of a rank.
@@ -174,26 +198,26 @@ fn divergence(of: &Json, rank: usize, page: &RankPage) -> Json {
         "rank": rank,
         "call": call,
         "row": row,
-        "name": of["call"],
-        "module": of["module"],
-        "code": of["code"],
-        "entry": of["entry"],
-        "kind": of["kind"],
-        "why": of["why"],
-        "confidence": of["confidence"],
-        "error": error,
-        "expected": of["floor"],
-        "downstream": of["downstream"],
+        "name": text(&of["call"]),
+        "module": of["module"].as_str(),
+        "code": of["code"].as_str(),
+        "entry": text(&of["entry"]),
+        "kind": text(&of["kind"]),
+        "why": text(&of["why"]),
+        "confidence": of["confidence"].as_f64().unwrap_or_default(),
+        "error": measure(error),
+        "expected": measure(&of["floor"]),
+        "downstream": of["downstream"].as_u64().unwrap_or_default(),
     })
 }
 
 /// Every divergence that the result lists.
 pub(super) fn divergences(document: &Json, pages: &[RankPage]) -> Vec<Json> {
-    let ranks = document["ranks"].as_array().map_or(&[] as &[Json], Vec::as_slice);
+    let ranks = ranks_of(document);
     let mut all = Vec::new();
     for (number, (of_rank, page)) in ranks.iter().zip(pages).enumerate() {
-        let listed = of_rank["divergences"].as_array().map_or(&[] as &[Json], Vec::as_slice);
-        all.extend(listed.iter().map(|one| divergence(one, number, page)));
+        let listed = of_rank["divergences"].as_array().into_iter().flatten().filter(|one| one.is_object());
+        all.extend(listed.map(|one| divergence(one, number, page)));
     }
     all
 }

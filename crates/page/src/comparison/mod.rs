@@ -69,7 +69,7 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
         indexed: Vec::new(),
         notes: result.notes().to_vec(),
     };
-    let ranks = document["ranks"].as_array().map_or(&[] as &[Json], Vec::as_slice);
+    let ranks = manifest::ranks_of(document);
     for (number, of_rank) in ranks.iter().enumerate() {
         builder.rank(number, of_rank, result, ranks.len() > 1, options.on_demand)?;
     }
@@ -88,7 +88,7 @@ pub fn page_of_result(result: &dyn ResultRows, options: PageOptions) -> Result<P
 /// The first screen of the page of a result alone, as html that runs no script.
 pub fn first_screen_of_result(result: &dyn ResultRows) -> Result<String, PageError> {
     let document = result.document();
-    let ranks = document["ranks"].as_array().map_or(&[] as &[Json], Vec::as_slice);
+    let ranks = manifest::ranks_of(document);
     let mut pages = Vec::new();
     for number in 0..ranks.len() {
         pages.push(RankPage::read_calls(number, result)?);
@@ -199,7 +199,12 @@ impl ComparisonBuilder {
         if self.pages.len() > 1 {
             self.parts.add_json("heat", &self.marks.heat(&CLASSES))?;
             heat = true;
-            let (chart, series) = self.trend.to_json();
+            let divergences = manifest::ranks_of(document)
+                .iter()
+                .filter_map(|rank| rank["divergences"].as_array())
+                .flatten();
+            let diverging = divergences.filter_map(|one| one["call"].as_str()).collect();
+            let (chart, series) = self.trend.to_json(&diverging);
             if series > 0 {
                 self.parts.add_json("trends/error", &chart)?;
                 trends.push(json!({

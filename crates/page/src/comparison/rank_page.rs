@@ -193,17 +193,17 @@ impl RankPage {
         let first = first["call"].as_str().and_then(|name| self.find(name, row_of(first)));
         json!({
             "label": label,
-            "step": of_rank["step"],
+            "step": of_rank["step"].as_u64(),
             "rank": target,
-            "error": of_rank["error"],
+            "error": of_rank["error"].as_str(),
             "rows": self.rows,
             "calls": self.calls.len(),
             "counts": super::manifest::counts(of_rank),
-            "classes": of_rank["classes"],
+            "classes": super::manifest::class_counts(&of_rank["classes"]),
             "has_flow": self.has_flow,
             "regions": self.regions,
             "first_call": first,
-            "notes": of_rank["notes"].as_array().cloned().unwrap_or_default(),
+            "notes": of_rank["notes"].as_array().into_iter().flatten().filter(|note| note.is_string()).collect::<Vec<&Json>>(),
         })
     }
 }

@@ -24,16 +24,19 @@ pub(super) enum RunFindingKind {
     NoGradient,
     /// A gradient is much larger than the others.
     LargeGradient,
+    /// NaN or infinity that an earlier call made, or whose origin is not known: marked, and not listed.
+    NonFiniteInherited,
 }
 
 /// In the order of the enum.
-pub(super) const FINDINGS: [RunFindingKind; 6] = [
+pub(super) const FINDINGS: [RunFindingKind; 7] = [
     RunFindingKind::NotFinite,
     RunFindingKind::OverflowNear,
     RunFindingKind::Dead,
     RunFindingKind::Saturated,
     RunFindingKind::NoGradient,
     RunFindingKind::LargeGradient,
+    RunFindingKind::NonFiniteInherited,
 ];
 
 impl RunFindingKind {
@@ -46,6 +49,7 @@ impl RunFindingKind {
             RunFindingKind::Saturated => "saturated",
             RunFindingKind::NoGradient => "no gradient",
             RunFindingKind::LargeGradient => "large gradient",
+            RunFindingKind::NonFiniteInherited => "non-finite inherited",
         }
     }
 
@@ -121,6 +125,12 @@ impl RunCall {
             }
         }
         found
+    }
+
+    /// Whether it returns NaN or positive infinity. Masks hold negative infinity on purpose.
+    pub(super) fn spreads_non_finite(&self) -> bool {
+        let is_infinite = self.output.as_ref().and_then(|output| output.max) == Some(f64::INFINITY);
+        self.nan > 0 || self.inf > 0 && is_infinite
     }
 
     /// NaN and infinity in a tensor that no call made, such as one of a checkpoint.

@@ -157,7 +157,7 @@ pub(super) fn manifest(
         "golden": null,
         "noise": null,
         "style": "native",
-        "headline": { "answer": "run", "sentence": sentence(calls, ranks.len(), findings, about) },
+        "headline": { "answer": "run", "sentence": sentence(calls, &ranks, findings, about) },
         "sections": [{ "key": "findings", "heading": words.findings_heading, "lines": lines }],
         "first": null,
         "divergences": 0,
@@ -174,13 +174,15 @@ pub(super) fn manifest(
 }
 
 /// What was recorded, and how much of it is conspicuous.
-fn sentence(calls: u64, ranks: usize, findings: &[RunFinding], about: &RunAbout<'_>) -> String {
+fn sentence(calls: u64, ranks: &[Json], findings: &[RunFinding], about: &RunAbout<'_>) -> String {
     let words = ScreenWords::of(about.language);
     let [one, many] = words.noun(about.noun);
     let what = words.counted.replace("{nouns}", if calls == 1 { one } else { many });
     let mut recorded = what.replace("{count}", &format_count(calls));
-    if ranks > 1 {
-        recorded += &words.in_ranks.replace("{count}", &format_count(ranks as u64));
+    if ranks.len() > 1 {
+        let has_ranks = ranks.iter().any(|rank| rank["rank"] != ranks[0]["rank"]);
+        let places = if has_ranks { words.in_ranks } else { words.in_steps };
+        recorded += &places.replace("{count}", &format_count(ranks.len() as u64));
     }
     let counted: Vec<String> = FINDINGS
         .into_iter()

@@ -7,7 +7,7 @@ mod manifest;
 mod numbers;
 mod rank_reading;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
@@ -110,8 +110,7 @@ struct Trends {
 impl RunBuilder {
     fn add_origins(&mut self, dump: &Dump, notes: &mut Vec<String>, problems: &mut Problems) {
         for origin in non_finite_origins(dump, notes, problems).origins {
-            let lines = ulpscope_session::anomaly_lines(&origin);
-            let text = lines.first().cloned().unwrap_or_default();
+            let text = ulpscope_session::anomaly_sentence(&origin);
             self.origins.insert((origin.step, origin.rank, origin.call), text);
         }
     }
@@ -176,7 +175,8 @@ impl RunBuilder {
             }
             found.extend(call.findings());
             found.extend(standing_out.get(&at).cloned());
-            call.finding = found.iter().map(|(kind, ..)| *kind).min();
+            let spread = call.spreads_non_finite().then_some(RunFindingKind::NonFiniteInherited);
+            call.finding = found.iter().map(|(kind, ..)| *kind).chain(spread).min();
             for (kind, entry, text) in found {
                 self.findings.push(RunFinding { kind, rank: number, call: at, entry, text });
             }
@@ -236,7 +236,7 @@ impl RunBuilder {
         ];
         let mut trends = Vec::new();
         for (key, title, log, trend) in charts {
-            let (chart, series) = trend.to_json();
+            let (chart, series) = trend.to_json(&BTreeSet::new());
             if series > 0 {
                 self.parts.add_json(&format!("trends/{key}"), &chart)?;
                 trends.push(json!({ "key": key, "title": title, "log": log, "series": series }));

@@ -37,10 +37,11 @@ screen_words! {
     inherits inherit replay wrong_in
     explanation by_class introduced introduce fails fail_many differs_one differ_many finding findings
     show_all show_fewer listed
-    glance glance_saved model by_name chosen every_row every_entry
+    glance glance_saved model model_saved chosen every_row every_entry
     relative_error norm noise_floor forward backward in_order in_order_saved drag whole_run first_finding by_order
-    findings_heading nothing_found unmeasured counted in_ranks nothing nothing_measured something comma
-    checkpoint first_saved saved_differs saved_on_one_side
+    findings_heading nothing_found unmeasured counted in_ranks in_steps nothing nothing_measured something comma
+    checkpoint first_divergence_saved times_allowed_saved noise_floor_saved whole_run_saved
+    saved_differs saved_differs_meaning saved_on_one_side saved_on_one_side_meaning
 }
 
 /// What a "call" of a page is.
@@ -53,6 +54,9 @@ pub(crate) enum Noun {
     /// A tensor of a folder or a file of tensors.
     Tensor,
 }
+
+/// How the name of a word ends that takes the place of another where a page is about tensors that no call made.
+const OF_SAVED: &str = "_saved";
 
 /// Extensions of files that hold the parameters of a model.
 const CHECKPOINTS: [&str; 6] = ["pt", "pth", "bin", "ckpt", "safetensors", "npz"];
@@ -102,12 +106,15 @@ impl ScreenWords {
     /// All words, for the manifest.
     pub(crate) fn to_json(&self, noun: Noun, language: Language) -> Json {
         let [one, many] = self.noun(noun);
-        let mut words = self.fields();
+        let (saved, mut words): (Map<_, _>, Map<_, _>) =
+            self.fields().into_iter().partition(|(key, _)| key.ends_with(OF_SAVED));
         if noun != Noun::Call {
             let what = if noun == Noun::Parameter { self.checkpoint } else { many };
             words.insert("run".to_owned(), json!(what));
             words.insert("one_run".to_owned(), json!(what.to_uppercase()));
-            words.insert("first_divergence".to_owned(), json!(self.first_saved));
+            words.extend(
+                saved.into_iter().map(|(key, word)| (key.trim_end_matches(OF_SAVED).to_owned(), word)),
+            );
         }
         for word in words.values_mut() {
             *word = json!(word.as_str().unwrap_or_default().replace("{nouns}", many).replace("{noun}", one));
@@ -118,10 +125,12 @@ impl ScreenWords {
             let known = Class::ALL.into_iter().find(|known| known.words() == *class);
             let name = known.map_or(*name, |known| language.words().class(known));
             // A tensor that no call made has no inputs.
-            let meaning = match known.filter(|_| noun != Noun::Call) {
-                Some(Class::OriginDiffers | Class::DivergedHere) => self.saved_differs,
-                Some(Class::DifferentProgram) => self.saved_on_one_side,
-                _ => *meaning,
+            let (name, meaning) = match known.filter(|_| noun != Noun::Call) {
+                Some(Class::OriginDiffers | Class::DivergedHere) => {
+                    (self.saved_differs, self.saved_differs_meaning)
+                }
+                Some(Class::DifferentProgram) => (self.saved_on_one_side, self.saved_on_one_side_meaning),
+                _ => (name, *meaning),
             };
             ((*class).to_owned(), json!({ "name": name, "meaning": meaning }))
         });

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use ulpscope_compare::{Agreement, Class, Paired, Proof};
-use ulpscope_report::format_count;
+use ulpscope_report::{format_count, format_ratio};
 
 use crate::deviating::Deviating;
 use crate::statement::{Heading, Statement};
@@ -206,16 +206,6 @@ fn counted(count: impl TryInto<u64>) -> String {
     format_count(count.try_into().unwrap_or(u64::MAX))
 }
 
-/// How many times as large: three digits, thousands grouped.
-fn times(factor: f64) -> String {
-    const GROUPED: std::ops::Range<f64> = 1e3..1e12;
-    let short = ulpscope_report::format_short(factor);
-    let Some(rounded) = short.parse::<f64>().ok().filter(|rounded| GROUPED.contains(rounded)) else {
-        return short;
-    };
-    format_count(rounded as u64)
-}
-
 /// Whether the target has the larger own error, and how many times that of the golden, or the other way round; `None`
 /// where the two are alike or were not both measured.
 fn larger_own_error(proof: &Proof) -> Option<(bool, String)> {
@@ -223,7 +213,7 @@ fn larger_own_error(proof: &Proof) -> Option<(bool, String)> {
     let (larger, smaller) = (target.error.max(golden.error), target.error.min(golden.error));
     let is_alike = larger < 2.0 * smaller;
     let is_known = smaller > 0.0 && larger.is_finite();
-    (is_known && !is_alike).then(|| (target.error > golden.error, times(larger / smaller)))
+    (is_known && !is_alike).then(|| (target.error > golden.error, format_ratio(larger / smaller)))
 }
 
 /// A share in percent, with a readable number of digits.
@@ -241,14 +231,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn thousands_are_grouped() {
-        for (factor, expected) in [(21_734.0, "21,700"), (999.0, "999"), (1.25, "1.25"), (1.5e12, "1.5e+12")]
-        {
-            assert_eq!(times(factor), expected);
-        }
-    }
 
     #[test]
     fn languages_are_named() {

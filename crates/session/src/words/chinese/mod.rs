@@ -10,9 +10,9 @@ mod shards;
 
 use ulpscope_compare::{Agreement, Answer, Class, FindingKind, Part, Side};
 use ulpscope_dump::{CallKind, parse_key};
-use ulpscope_report::format_short;
+use ulpscope_report::{format_ratio, format_short};
 
-use super::{Label, Parts, SummaryLine, Words, counted, level, percent, shortened, times};
+use super::{Label, Parts, SummaryLine, Words, counted, level, percent, shortened};
 use crate::statement::{
     Heading, History, Likewise, Measured, Pass, Reached, Reason, Statement, UnpairedCount,
 };
@@ -390,7 +390,7 @@ fn said(statement: &Statement) -> String {
             format!("在这两次运行中，参数和输入通常相差 {}。", format_short(*floor))
         }
         Statement::Excess { of, distance, floor } => {
-            let beyond = format!("舍入和输入所允许误差的 {} 倍", times(distance / floor));
+            let beyond = format!("舍入和输入所允许误差的 {} 倍", format_ratio(distance / floor));
             let (distance, floor) = (format_short(*distance), format_short(*floor));
             match of {
                 Measured::Elements => format!("这是{beyond}（{floor}）。"),
@@ -400,7 +400,7 @@ fn said(statement: &Statement) -> String {
             }
         }
         Statement::ShowsMost { part, by_statistics, times: most } => {
-            let beyond = format!("舍入和输入所允许误差的 {} 倍", times(*most));
+            let beyond = format!("舍入和输入所允许误差的 {} 倍", format_ratio(*most));
             match part {
                 Part::Whole => format!("所有元素合在一起更明显：{beyond}。"),
                 Part::WorstElement => format!("个别元素更明显：最差的元素为{beyond}。"),

@@ -1,8 +1,8 @@
 //! Where two programs part, in Chinese.
 
-use ulpscope_report::format_short;
+use ulpscope_report::{format_ratio, format_short};
 
-use super::super::{level, times};
+use super::super::level;
 use super::{side_word, spoken};
 use crate::region::{Edge, FirstCall, RegionStatement, lines};
 
@@ -33,7 +33,7 @@ pub(super) fn sentence(said: &RegionStatement) -> String {
             "{} 的结果相对距离为 {}：累积舍入所允许误差的 {} 倍（{}）。",
             spoken(call),
             format_short(*distance),
-            times(distance / allowed),
+            format_ratio(distance / allowed),
             format_short(*allowed)
         ),
         RegionStatement::Confidence { region, first } => {

@@ -8,9 +8,9 @@ mod regions;
 use ulpscope_compare::words::{arguments, fact};
 use ulpscope_compare::{Agreement, Class, Part, Side};
 use ulpscope_dump::{CallKind, parse_key};
-use ulpscope_report::format_short;
+use ulpscope_report::{format_ratio, format_short};
 
-use super::{Label, Parts, SummaryLine, Words, counted, level, percent, shortened, times};
+use super::{Label, Parts, SummaryLine, Words, counted, level, percent, shortened};
 use crate::statement::{
     Heading, History, Likewise, Measured, Pass, Reached, Reason, Statement, UnpairedCount,
 };
@@ -253,7 +253,7 @@ fn said(statement: &Statement) -> String {
             format!("Parameters and inputs typically differ by {} in these runs.", format_short(*floor))
         }
         Statement::Excess { of, distance, floor } => {
-            let beyond = format!("{} × what rounding and the inputs allow", times(distance / floor));
+            let beyond = format!("{} × what rounding and the inputs allow", format_ratio(distance / floor));
             let (distance, floor) = (format_short(*distance), format_short(*floor));
             match of {
                 Measured::Elements => format!("That is {beyond} ({floor})."),
@@ -269,7 +269,7 @@ fn said(statement: &Statement) -> String {
             }
         }
         Statement::ShowsMost { part, by_statistics, times: most } => {
-            let beyond = format!("{} × what rounding and the inputs allow", times(*most));
+            let beyond = format!("{} × what rounding and the inputs allow", format_ratio(*most));
             match part {
                 Part::Whole => format!("All elements together show it more clearly: {beyond}."),
                 Part::WorstElement => format!("Single elements show it more clearly: the worst differs by {beyond}."),

@@ -1,8 +1,8 @@
 //! Where two programs part, in English.
 
-use ulpscope_report::format_short;
+use ulpscope_report::{format_ratio, format_short};
 
-use super::super::{level, times};
+use super::super::level;
 use super::{calls, spoken};
 use crate::region::{Edge, FirstCall, RegionStatement, lines};
 
@@ -34,7 +34,7 @@ pub(super) fn sentence(said: &RegionStatement) -> String {
             "The results of {} differ by a relative distance of {}: {} × what accumulated rounding allows ({}).",
             spoken(call),
             format_short(*distance),
-            times(distance / allowed),
+            format_ratio(distance / allowed),
             format_short(*allowed)
         ),
         RegionStatement::Confidence { region, first } => {
