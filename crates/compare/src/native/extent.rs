@@ -146,6 +146,19 @@ impl Extent {
         self.rms() * self.spread.share()
     }
 
+    /// Takes size and error of the largest elements: the squares of finite ones may be infinite in float64.
+    fn measure_by_extremes(&mut self, sides: [&Numbers; 2]) {
+        let ends = sides.map(|[max, min, ..]| max.unwrap_or(0.0).abs().max(min.unwrap_or(0.0).abs()));
+        let root = self.count.max(1.0).sqrt();
+        // Small enough for products with the root of the count, too. Only ratios are used.
+        let scale = 0.25 / root;
+        self.largest = ends[1] * scale;
+        self.norm = ends[0].max(ends[1]) * scale * root;
+        self.peak *= scale;
+        self.error = self.peak * root;
+        self.drift = 0.0;
+    }
+
     /// Takes size and error of what is left without sentinels.
     fn leave_to(&mut self, rest: &Rest) {
         let [target, golden] = rest.norms();
@@ -231,6 +244,9 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
         ];
         if !extent.norm.is_finite() || norm.is_none() || extent.non_finite != [NonFinite::No; 2] {
             extent.norm = ratio(distances.euclid, distances.rel_l2);
+        }
+        if !extent.norm.is_finite() && extent.non_finite == [NonFinite::No; 2] {
+            extent.measure_by_extremes([&measured.target, &measured.golden]);
         }
         if let Some(rest) = &measured.rest {
             extent.leave_to(rest);
