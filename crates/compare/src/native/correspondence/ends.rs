@@ -68,9 +68,9 @@ pub(super) fn compare(
     last.compare_reduced(counterparts);
     let Last { differing, agreeing, is_clear, apart, hidden, .. } = last;
     let gradients = Gradients::of(counterparts.programs, weights, limit);
-    if !differing.is_empty() && is_cut() {
+    if !differing.is_empty() && gradients.agree() && is_cut() {
         // Pieces of a batch lead to a part of the results each: gradients, which are sums over all, tell more.
-        return Ends { differing: Vec::new(), agree: gradients.agree(), apart: gradients.apart, hidden };
+        return Ends { differing: Vec::new(), agree: true, apart: None, hidden };
     }
     if let Some(&pair) = differing.first()
         && !same_inputs(counterparts)
