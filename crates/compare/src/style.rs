@@ -161,6 +161,14 @@ impl Side {
             Side::Golden => "golden",
         }
     }
+
+    /// What belongs to this side and to the other, the target's first.
+    pub(crate) fn in_order<T>(self, own: T, other: T) -> [T; 2] {
+        match self {
+            Side::Target => [own, other],
+            Side::Golden => [other, own],
+        }
+    }
 }
 
 /// A call, or an entry, that only one side has.

@@ -60,3 +60,34 @@ def test_a_different_learning_rate_is_named(task: str, tmp_path: Path) -> None:
     golden = step(tmp_path / "golden", task, "Adam", False, 0, is_coarse=False)
     target = step(tmp_path / "target", task, "Adam", False, 0, is_coarse=False, rate=1.2e-3)
     assert ulpscope.compare(target, golden).divergences[0].call.startswith("Tensor.addcdiv_.")
+
+
+class Tied(nn.Module):
+    """Embedding and head share the weight of a layer that nobody calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.shared, self.blocks = nn.Embedding(50, WIDTH), nn.Sequential(Block(), Block())
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.linear(self.blocks(F.embedding(ids, self.shared.weight)), self.shared.weight)
+
+
+def tied(path: Path, task: str, is_coarse: bool, factor: float = 1.0) -> Path:
+    net, ids = Tied(), torch.arange(64).reshape(4, 16) * 7 % 50
+    net.shared.weight.register_hook(lambda gradient: gradient * factor)
+    with ulpscope.capture(path, model=net, level="mix", task=task):
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_coarse):
+            loss = F.cross_entropy(net(ids).flatten(0, 1).float(), ids.roll(1, 1).flatten())
+        loss.backward()
+    return path
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_gradients_of_a_shared_weight_are_as_far_off_as_their_portions(task: str, tmp_path: Path) -> None:
+    golden = tied(tmp_path / "golden", task, is_coarse=False)
+    compared = ulpscope.compare(tied(tmp_path / "coarse", task, is_coarse=True), golden)
+    assert (compared.divergences, compared.agreement) == ([], "agree"), compared.reason
+    wrong = ulpscope.compare(tied(tmp_path / "wrong", task, is_coarse=False, factor=1.001), golden)
+    assert [one.call for one in wrong.divergences] == ["Module.shared.Embedding.parameters_grad.0"]

@@ -50,12 +50,12 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, scale: float) -> None:
+    def __init__(self, scale: float, last: float = 1.0) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.tokens, self.positions = nn.Embedding(50, WIDTH), nn.Embedding(64, WIDTH)
         self.blocks, self.head = nn.ModuleList(Block() for _ in range(2)), nn.Linear(WIDTH, 50)
-        self.scale = scale
+        self.scale, self.last = scale, last
 
     def forward(
         self, ids: Tensor, at: Tensor | None = None, mask: Tensor | None = None, past: Past | None = None
@@ -69,7 +69,7 @@ class Model(nn.Module):
             # A fault of the second block.
             x = block(x, mask, past[number] if past else None, self.scale if number else 1.0)
         found: Tensor = self.head(x)
-        return found
+        return found if self.last == 1.0 else found * self.last
 
 
 def whole(model: Model) -> Tensor:
@@ -117,8 +117,14 @@ def first_row(model: Model) -> Tensor:
     return model(IDS[:1])  # type: ignore[no-any-return]
 
 
-def run(path: Path, forward: Callable[[Model], Tensor], task: str = "tensor", scale: float = 1.0) -> Path:
-    model = Model(scale).eval()
+def run(
+    path: Path,
+    forward: Callable[[Model], Tensor],
+    task: str = "tensor",
+    scale: float = 1.0,
+    last: float = 1.0,
+) -> Path:
+    model = Model(scale, last).eval()
     with ulpscope.capture(path, model=model, level="mix", task=task):
         forward(model)
     return path
@@ -161,6 +167,25 @@ def test_a_fault_shows_in_the_part_that_both_have(cut: Callable[[Model], Tensor]
     assert first.startswith("The inputs are cut differently (dimension ")
     # The attention's last projection agrees; the scale behind it is the fault.
     assert "the first that differs is that of Functional.layer_norm." in second
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize("cut", PARTS, ids=lambda cut: cut.__name__)
+def test_a_fault_behind_the_last_layer_never_agrees(
+    cut: Callable[[Model], Tensor], task: str, tmp_path: Path
+) -> None:
+    """What is computed from parameters agrees in every part, and the results do not."""
+    golden = run(tmp_path / "golden", whole, task)
+    compared = ulpscope.compare(run(tmp_path / "target", cut, task, last=1.5), golden)
+    assert (compared.divergences, compared.agreement) == ([], "inconclusive"), compared.reason
+    assert not compared.ok
+
+
+@pytest.mark.parametrize("cut", PARTS, ids=lambda cut: cut.__name__)
+def test_what_both_do_behind_the_last_layer_agrees(cut: Callable[[Model], Tensor], tmp_path: Path) -> None:
+    target, golden = (run(tmp_path / way.__name__, way, last=1.5) for way in (cut, whole))
+    compared = ulpscope.compare(target, golden)
+    assert compared.ok, compared.reason
 
 
 @pytest.mark.parametrize("cut", PARTS, ids=lambda cut: cut.__name__)

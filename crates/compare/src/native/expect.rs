@@ -13,7 +13,7 @@ use super::amplified::amplified;
 use super::extent::{Extent, ratio};
 use super::flow::Flow;
 use super::noise::Noise;
-use super::observed::{Observed, Seen};
+use super::observed::{Observed, Seen, Source};
 use super::parts::{Part, Parts};
 use super::rounding::own_error;
 use super::sensitivity::{Sensitivity, terms};
@@ -96,6 +96,9 @@ pub(super) struct Expectations<'a> {
     /// What statistics have shown of all gradients, for units that take what lies in the `.grad` of a parameter: no call is
     /// known to have made that.
     of_gradients: HashMap<usize, Apart>,
+    /// By the number of elements: the largest error of gradients that backward calls return for parameters. Those of a module
+    /// that is never called are sums of such, as where others share its weights.
+    portions: HashMap<u64, Apart>,
     /// Origins whose rounding a function makes much larger: unit and entry.
     amplified: HashSet<(usize, usize)>,
 }
@@ -111,6 +114,7 @@ impl<'a> Expectations<'a> {
             inner: none.clone(),
             shown: none,
             of_gradients: HashMap::new(),
+            portions: portions(units, flow),
             amplified,
         };
         for &at in &flow.order {
@@ -280,14 +284,40 @@ impl<'a> Expectations<'a> {
         if self.units[at].kind != CallKind::ParametersGrad {
             return inner;
         }
-        let backward = self.flow.forward.of(at).and_then(|forward| self.flow.backward.of(forward));
-        backward.map_or(inner, |backward| {
+        let Some(forward) = self.flow.forward.of(at) else {
+            let counts = self.results(at).map(|(_, extent)| extent.count as u64);
+            let portions = counts.filter_map(|count| self.portions.get(&count).copied());
+            return portions.fold(inner, Apart::max);
+        };
+        self.flow.backward.of(forward).map_or(inner, |backward| {
             let entries = numbers(&self.units[backward], |_| true);
             entries
                 .map(|(_, extent)| Apart::relative(extent))
                 .fold(inner.max(self.inner[backward]), Apart::max)
         })
     }
+}
+
+/// The largest errors of gradients that backward calls return for parameters, by the number of elements; nothing, where
+/// each module that has parameters is called.
+fn portions(units: &[Observed], flow: &Flow) -> HashMap<u64, Apart> {
+    let mut portions: HashMap<u64, Apart> = HashMap::new();
+    let is_uncalled = |at: usize| units[at].kind == CallKind::ParametersGrad && flow.forward.of(at).is_none();
+    if !(0..units.len()).any(is_uncalled) {
+        return portions;
+    }
+    for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.kind == CallKind::Backward) {
+        let Some(forward) = flow.forward.of(at).filter(|_| !flow.is_composite(at)) else { continue };
+        let given = || units[forward].entries.iter().filter(|entry| entry.sources() == [Source::Origin; 2]);
+        let returned = unit.entries.iter().filter(|entry| !entry.is_taken());
+        for entry in returned.filter(|entry| given().any(|given| entry.is_gradient_of(given))) {
+            if let Some(extent) = &entry.numbers {
+                let known = portions.entry(extent.count as u64).or_default();
+                *known = known.max(Apart::relative(extent));
+            }
+        }
+    }
+    portions
 }
 
 fn numbers<'a>(

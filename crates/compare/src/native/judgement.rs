@@ -3,7 +3,7 @@
 use ulpscope_dump::CallKind;
 
 use super::blame::Origins;
-use super::conclude::{Concluded, conclude};
+use super::conclude::{Concluded, conclude, results};
 use super::conclusion::{Cause, Conclusion, is_of_structure};
 use super::conclusion_list::ConclusionList;
 use super::correspondence::{Agreed, Cut, EndApart, Pieces, Unrelated, cut_pieces};
@@ -11,12 +11,12 @@ use super::final_results::{Guarded, Unexplained, guard};
 use super::flow::{Calls, Flow};
 use super::kept::{Kept, Trained};
 use super::noise::Noise;
-use super::observed::{Observed, Seeing, Source};
+use super::observed::{Observed, Seeing, Seen, Source};
 use super::ports::{self, Port, Said};
 use super::proofs::Proofs;
 use super::routes::Routes;
+use super::thresholds::correspondence::CANCELS;
 use super::thresholds::ports::STANDS_OUT;
-use crate::verdict::Class;
 
 /// What is known of two runs before anything is concluded.
 pub(super) struct Runs<'a> {
@@ -65,19 +65,28 @@ impl Runs<'_> {
         }
         let trained = self.trained.map_or(0.0, |trained| trained.apart);
         let Some(pieces) = cut_pieces(self.calls, ports::noise_of(self), trained) else { return judged };
-        let is_apart = !pieces.differing.is_empty();
+        let is_apart = !pieces.differing.is_empty() || pieces.end.is_some();
         let is_of_structure =
             judged.conclusions.blamed().iter().filter_map(|(_, one)| one.cause).all(is_of_structure);
         let is_blamed = judged.conclusions.is_any_blamed();
         // Sums over all pieces differ for another reason than the cut.
         let has_sums = self.units.iter().any(|unit| unit.kind == CallKind::ParametersGrad);
-        let sums_differ = || has_sums && !self.gradients_agree(&ports::without_blame(self.units));
+        let sums_differ = || has_sums && !self.gradients_agree();
         let is_blamed_for_sums = is_blamed && !is_apart && sums_differ();
         if is_blamed && !is_of_structure || is_blamed_for_sums || judged.is_vouched && !is_apart {
             return Judgement { pieces: Some(pieces), ..judged };
         }
         if !is_blamed && !is_apart && judged.guarded.is_complete {
             return Judgement { pieces: Some(pieces), ..judged };
+        }
+        // Of statistics alone, no part can be compared, but what the programs end in can be.
+        if !is_blamed
+            && !is_apart
+            && !pieces.is_complete
+            && let Said::Port(port) = ports::judge(self)
+            && port.is_vouched
+        {
+            return Judgement { pieces: Some(pieces), ..self.of_port(*port) };
         }
         self.of_pieces(pieces)
     }
@@ -89,8 +98,10 @@ impl Runs<'_> {
 
     fn of_pieces(&self, pieces: Pieces) -> Judgement {
         let conclusions = ports::without_blame(self.units);
-        let is_vouched =
-            pieces.differing.is_empty() && pieces.is_complete && self.gradients_agree(&conclusions);
+        let is_vouched = pieces.differing.is_empty()
+            && pieces.end.is_none()
+            && pieces.is_complete
+            && self.gradients_agree();
         let unit = |call: usize| self.flow.unit_of[0].of(call);
         // The last is nearest to what the run ends in.
         let unexplained = pieces.differing.last().and_then(|last| {
@@ -104,6 +115,7 @@ impl Runs<'_> {
             other_weights: Default::default(),
             hidden: None,
         });
+        let end = pieces.end.clone().filter(|_| unexplained.is_none());
         Judgement {
             conclusions,
             routes: Routes::default(),
@@ -114,17 +126,30 @@ impl Runs<'_> {
             is_vouched,
             pieces: Some(pieces),
             unrelated: None,
-            end: None,
+            end,
         }
     }
 
-    /// Whether gradients of parameters, which are sums over all pieces, agree, where there is a backward pass.
-    fn gradients_agree(&self, conclusions: &ConclusionList) -> bool {
-        let of_kind = |kind: CallKind| (0..self.units.len()).filter(move |&at| self.units[at].kind == kind);
-        let mut sums = of_kind(CallKind::ParametersGrad).peekable();
-        let has_sums = sums.peek().is_some();
-        let agree = sums.all(|at| matches!(conclusions.class(at), Some(Class::Equal | Class::Noise)));
-        agree && (has_sums || of_kind(CallKind::Backward).next().is_none())
+    /// Whether gradients of parameters, which are sums over all pieces, agree, where there is a backward pass. One that is next
+    /// to nothing beside the largest may be zero except for rounding, such as that of a bias of keys.
+    fn gradients_agree(&self) -> bool {
+        let of_kind = |kind: CallKind| self.units.iter().filter(move |unit| unit.kind == kind);
+        let sums = || of_kind(CallKind::ParametersGrad);
+        let all = || sums().flat_map(results).filter(|(_, entry)| entry.is_tensor);
+        let sizes = all().filter_map(|(_, entry)| Some(entry.numbers.as_ref()?.rms()));
+        let largest = sizes.filter(|size| size.is_finite()).fold(0.0, f64::max);
+        let agrees = |entry: &Seen| match (entry.state, &entry.numbers) {
+            (Seeing::Apart, Some(extent)) => {
+                let size = extent.norm.max(largest * extent.count.sqrt() / CANCELS.get());
+                extent.mismatched == 0 && extent.error <= extent.limit() * size
+            }
+            (state, _) => state.is_settled(),
+        };
+        let is_whole = sums().all(|unit| !unit.is_lone());
+        let has_sums = sums().next().is_some();
+        is_whole
+            && all().all(|(_, entry)| agrees(entry))
+            && (has_sums || of_kind(CallKind::Backward).next().is_none())
     }
 
     fn judge_calls(&self, proofs: &mut Proofs<'_>) -> Judgement {

@@ -1,11 +1,12 @@
 //! What there is to know of two runs beyond which call is at fault: where they take different ways to the same results,
 //! where only their arguments or their dtypes differ.
 
-use ulpscope_dump::{CallKind, Content, Rank};
+use ulpscope_dump::{CallKind, Content, Entry, Rank, Role};
 
 use super::conclude::argument_differs;
 use super::correspondence::Pieces;
 use super::cut_inputs::cut_inputs;
+use super::measure::recorded;
 use super::observed::{Observed, Seeing, Seen, place};
 use super::thresholds::ports::FEW_LONE;
 use super::{Hindsight, NativePlan};
@@ -77,8 +78,35 @@ fn non_finite(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
         };
         Some((side, name))
     };
-    let (side, first) = found.or_else(at_cut)?;
+    let (side, first) = found.or_else(at_cut).or_else(|| nan_of_one_side(plan, known))?;
     Some(Note::NonFiniteOnOneSide { side, first })
+}
+
+/// The first result that is NaN among calls without partner, where those of one side alone have any.
+fn nan_of_one_side(plan: &NativePlan<'_>, known: &Hindsight) -> Option<(Side, String)> {
+    if known.is_vouched {
+        return None;
+    }
+    let has_nan = |entry: &Entry| match &entry.content {
+        Content::Tensor(tensor) => recorded(tensor).iter().flatten().any(|number| number.is_nan()),
+        _ => false,
+    };
+    let first = |rank: &Rank, call: &dyn Fn(&Observed) -> Option<usize>| {
+        let lone = known.observed.iter().filter(|unit| unit.is_lone()).filter_map(call);
+        let mut entries = lone.flat_map(|call| rank.entries(call).unwrap_or_default());
+        Some(entries.find(|entry| entry.role == Role::Output && has_nan(entry))?.name)
+    };
+    let target = first(plan.target.rank, &Observed::target);
+    let golden = first(plan.golden.rank, &Observed::golden);
+    let is_paired = |side: usize| {
+        let mut all = known.observed.iter().flat_map(|unit| &unit.entries);
+        all.any(|entry| entry.numbers.as_ref().is_some_and(|numbers| numbers.has_nan(side)))
+    };
+    match (target, golden) {
+        (Some(first), None) if !is_paired(1) => Some((Side::Target, first)),
+        (None, Some(first)) if !is_paired(0) => Some((Side::Golden, first)),
+        _ => None,
+    }
 }
 
 /// Two programs that agree in what they compute, and not in how.

@@ -253,7 +253,7 @@ thresholds! {
         /// How far apart the statistics of one parameter may be that both programs store in float32 or finer: sums of a
         /// million elements in another order. Chosen.
         SAME_WEIGHT = 1e-5;
-        /// Likewise where one of them stores it in a coarser dtype: five roundings to bfloat16. Chosen.
+        /// Likewise where one of them alone stores it in a coarser dtype: five roundings to bfloat16. Chosen.
         STORED_COARSELY = 2e-2;
         /// Likewise after training, where sizes and the order of uses say that they are the same: the bias of keys goes where
         /// rounding takes it. Chosen: half of the size.

@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use ulpscope_dump::operators::Family;
+
 use super::super::final_results::StatisticBounds;
 use super::super::thresholds::conclude::NEAR_A_TIE;
+use super::super::thresholds::correspondence::ON_THE_WAY;
 use super::super::thresholds::final_results::ALLOWED;
 use super::counterparts::Counterparts;
 use super::gradients::Gradients;
@@ -18,6 +21,15 @@ pub(in super::super) struct EndApart {
     /// Relative to its size.
     pub(in super::super) error: f64,
     pub(in super::super) allowed: f64,
+}
+
+impl EndApart {
+    /// Two values that differ.
+    pub(super) fn of_values(counterparts: &Counterparts<'_>, pair: [usize; 2]) -> EndApart {
+        let [one, other] = counterparts.pair(pair);
+        let what = EndKind::Value(Side::Target, one.call);
+        EndApart { what, error: counterparts.apart(pair), allowed: counterparts.allowed(one, other) }
+    }
 }
 
 /// Which final result.
@@ -43,25 +55,29 @@ pub(super) struct Ends {
     pub(super) hidden: Option<f64>,
 }
 
-pub(super) fn compare(counterparts: &Counterparts<'_>, weights: &[(&str, &str)], limit: f64) -> Ends {
+/// `is_cut`: whether inputs are cut differently.
+pub(super) fn compare(
+    counterparts: &Counterparts<'_>,
+    weights: &[(&str, &str)],
+    limit: f64,
+    is_cut: impl Fn() -> bool,
+) -> Ends {
     let [target, golden] = counterparts.programs;
-    let Last { mut differing, agreeing, mut is_clear, apart, hidden } = last_values(counterparts);
-    let mut agreeing = agreeing;
-    let ends: Vec<usize> = golden.ends.last.iter().chain(&golden.ends.passed).copied().collect();
-    for &end in &target.ends.passed {
-        if counterparts.has(Side::Target, end) {
-            agreeing += 1;
-            is_clear |= !may_be_elsewhere(counterparts, end);
-        } else if let Some(nearest) = nearest(&target.values[end], golden, &ends) {
-            differing.push([end, nearest]);
-        }
-    }
+    let mut last = last_values(counterparts);
+    last.compare_passed(counterparts);
+    last.compare_reduced(counterparts);
+    let Last { differing, agreeing, is_clear, apart, hidden, .. } = last;
     let gradients = Gradients::of(counterparts.programs, weights, limit);
-    // Other inputs lead to other results, and pieces of a batch to a part of them each: gradients, which are sums over
-    // all, tell more.
-    let is_cut_up = target.ends.count() != golden.ends.count() && gradients.agree();
-    if !differing.is_empty() && (is_cut_up || !same_inputs(counterparts)) {
-        return Ends { differing: Vec::new(), agree: gradients.agree(), apart: gradients.apart, hidden };
+    if !differing.is_empty() && gradients.agree() && is_cut() {
+        // Pieces of a batch lead to a part of the results each: gradients, which are sums over all, tell more.
+        return Ends { differing: Vec::new(), agree: true, apart: None, hidden };
+    }
+    if let Some(&pair) = differing.first()
+        && !same_inputs(counterparts)
+    {
+        // Other inputs lead to other results: where the programs part, these do not tell.
+        let apart = gradients.apart.or_else(|| Some(EndApart::of_values(counterparts, pair)));
+        return Ends { differing: Vec::new(), agree: false, apart, hidden };
     }
     // A backward pass of which no gradient could be compared says nothing.
     let is_seen = gradients.are_compared || !(target.has_backward && golden.has_backward);
@@ -72,19 +88,22 @@ pub(super) fn compare(counterparts: &Counterparts<'_>, weights: &[(&str, &str)],
 }
 
 /// What the last values of both sides say.
+#[derive(Default)]
 struct Last {
     differing: Vec<[usize; 2]>,
     agreeing: usize,
     is_clear: bool,
     apart: Option<EndApart>,
     hidden: Option<f64>,
+    /// Pairs that agree and are too few elements to tell what they were made from.
+    reduced: Vec<[usize; 2]>,
 }
 
 /// Pairs the last values of two programs by content. Two that are left over and of one size are two results that differ,
 /// unless the other program computes both of them, too, and uses them.
 fn last_values(counterparts: &Counterparts<'_>) -> Last {
     let [target, golden] = counterparts.programs;
-    let mut found = Last { differing: Vec::new(), agreeing: 0, is_clear: false, apart: None, hidden: None };
+    let mut found = Last::default();
     let mut theirs: BTreeSet<usize> = golden.ends.last.iter().copied().collect();
     let ends: Vec<usize> = golden.ends.last.iter().chain(&golden.ends.passed).copied().collect();
     let mut ours = Vec::new();
@@ -93,6 +112,9 @@ fn last_values(counterparts: &Counterparts<'_>) -> Last {
             Some(other) => {
                 theirs.remove(&other);
                 found.agreeing += 1;
+                if !is_decision(&target.values[one]) && !target.values[one].is_telling() {
+                    found.reduced.push([one, other]);
+                }
                 found.compare_statistics(counterparts, [one, other]);
                 found.is_clear |= is_decision(&target.values[one]) || !may_be_elsewhere(counterparts, one);
             }
@@ -130,6 +152,61 @@ fn last_values(counterparts: &Counterparts<'_>) -> Last {
 }
 
 impl Last {
+    /// Compares what modules pass on to other calls. Where the whole model is not recorded, it may be what the model
+    /// returns. It is not, if what follows from it is computed by both sides.
+    fn compare_passed(&mut self, counterparts: &Counterparts<'_>) {
+        for side in [Side::Target, Side::Golden] {
+            let [here, there] = [side as usize, 1 - side as usize].map(|side| counterparts.programs[side]);
+            let ends: Vec<usize> = there.ends.last.iter().chain(&there.ends.passed).copied().collect();
+            let takers = takers(here);
+            for &end in &here.ends.passed {
+                if counterparts.has(side, end) {
+                    self.agreeing += usize::from(side == Side::Target);
+                    self.is_clear |= side == Side::Target && !may_be_elsewhere(counterparts, end);
+                    continue;
+                }
+                if let Some(nearest) = nearest(&here.values[end], there, &ends)
+                    && !meets_again(counterparts, side, [end, nearest], &takers)
+                {
+                    self.differ(side, end, nearest);
+                }
+            }
+        }
+    }
+
+    /// Adds a value of a side and one of the other that differ.
+    fn differ(&mut self, side: Side, own: usize, other: usize) {
+        let pair = side.in_order(own, other);
+        if !self.differing.contains(&pair) {
+            self.differing.push(pair);
+        }
+    }
+
+    /// Compares what final results were reduced from by the same operation. A loss may agree although predictions do not:
+    /// it does not see what all classes share, nor what its labels leave out.
+    fn compare_reduced(&mut self, counterparts: &Counterparts<'_>) {
+        let [target, golden] = counterparts.programs;
+        for pair in std::mem::take(&mut self.reduced) {
+            let [one, other] = counterparts.pair(pair);
+            if target.operations[one.call].name != golden.operations[other.call].name {
+                continue;
+            }
+            let given = [&target.steps[one.call].given, &golden.steps[other.call].given];
+            for side in [Side::Target, Side::Golden] {
+                let there = 1 - side as usize;
+                for &own in given[side as usize] {
+                    let value = &counterparts.programs[side as usize].values[own];
+                    if value.is_telling()
+                        && !counterparts.has(side, own)
+                        && let Some(nearest) = nearest(value, counterparts.programs[there], given[there])
+                    {
+                        self.differ(side, own, nearest);
+                    }
+                }
+            }
+        }
+    }
+
     /// Compares sums and extremes where nothing else is known: sums are far nearer than elements may be.
     fn compare_statistics(&mut self, counterparts: &Counterparts<'_>, pair: [usize; 2]) {
         let [one, other] = counterparts.pair(pair);
@@ -210,12 +287,63 @@ fn turned(counterparts: &Counterparts<'_>, pair: [usize; 2]) -> f64 {
     if least.is_finite() { least.max(1.0) } else { one.count as f64 }
 }
 
-/// Of some values of the golden, the one of the same number of elements that is nearest.
-fn nearest(value: &Value, golden: &Program, among: &[usize]) -> Option<usize> {
-    let apart = |other: usize| {
-        distance(value.count, &value.numbers, &golden.values[other].numbers).unwrap_or(f64::INFINITY)
+/// By value: the calls that use it.
+fn takers(program: &Program) -> Vec<Vec<usize>> {
+    let mut takers = vec![Vec::new(); program.values.len()];
+    for (call, step) in program.steps.iter().enumerate() {
+        step.given.iter().for_each(|&given| takers[given].push(call));
+    }
+    takers
+}
+
+/// Whether everything that is computed from a value leads to values that the other program computes, too, and that are far
+/// nearer to their counterparts than it is to the `nearest` value there. What the last module returns may be the prediction:
+/// probabilities and choices do not show all of it.
+fn meets_again(
+    counterparts: &Counterparts<'_>,
+    side: Side,
+    [from, nearest]: [usize; 2],
+    takers: &[Vec<usize>],
+) -> bool {
+    let program = counterparts.programs[side as usize];
+    let limit = counterparts.apart(side.in_order(from, nearest)) / ON_THE_WAY.get();
+    let is_near = |value: usize| {
+        let other = counterparts.nearest[side as usize][value];
+        other.is_some_and(|other| counterparts.apart(side.in_order(value, other)) <= limit)
     };
-    let same_count = among.iter().copied().filter(|&other| golden.values[other].count == value.count);
+    let is_of_last_module = program.ends.of_last_module.contains(&from);
+    let shows = |call: usize| {
+        let operation = &program.operations[call];
+        let forgets = matches!(operation.family, Family::Softmax | Family::LogSoftmax | Family::Norm);
+        !is_of_last_module || !forgets && !operation.may_hide
+    };
+    let (mut known, mut waiting) = (HashSet::from([from]), vec![from]);
+    while let Some(value) = waiting.pop() {
+        if takers[value].is_empty() {
+            return false;
+        }
+        let made = takers[value]
+            .iter()
+            .flat_map(|&call| program.steps[call].returned.iter().map(move |&made| (call, made)));
+        for (call, made) in made {
+            let meets = program.values[made].is_telling()
+                && counterparts.has(side, made)
+                && is_near(made)
+                && shows(call);
+            if !meets && known.insert(made) {
+                waiting.push(made);
+            }
+        }
+    }
+    true
+}
+
+/// Of some values of the other program, the one of the same number of elements that is nearest.
+fn nearest(value: &Value, there: &Program, among: &[usize]) -> Option<usize> {
+    let apart = |other: usize| {
+        distance(value.count, &value.numbers, &there.values[other].numbers).unwrap_or(f64::INFINITY)
+    };
+    let same_count = among.iter().copied().filter(|&other| there.values[other].count == value.count);
     same_count.min_by(|&one, &other| apart(one).total_cmp(&apart(other)))
 }
 

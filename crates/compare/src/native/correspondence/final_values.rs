@@ -22,6 +22,8 @@ pub(super) struct FinalValues {
     pub(super) returned: BTreeMap<String, usize>,
     pub(super) last: Vec<usize>,
     pub(super) passed: Vec<usize>,
+    /// Values of either kind that the last module returns.
+    pub(super) of_last_module: Vec<usize>,
     /// By name.
     pub(super) buffers: BTreeMap<String, usize>,
 }
@@ -56,13 +58,20 @@ impl FinalValues {
                 known.insert(print(value.count, &value.numbers), number);
             }
         }
-        let mut passed = Vec::new();
+        let (mut passed, mut of_last_module) = (Vec::new(), Vec::new());
         for &module in outermost {
             let entries = rank.entries(module).unwrap_or_default();
             for (_, tensor) in tensors(&entries, |role| role == Role::Output) {
                 let found = known.get(&print(tensor.count().unwrap_or(0), &sizes(tensor)));
                 if let Some(&value) = found {
-                    if is_left(&program.values[value]) { last.push(value) } else { passed.push(value) }
+                    if is_left(&program.values[value]) {
+                        last.push(value)
+                    } else {
+                        passed.push(value)
+                    }
+                    if Some(module) == last_module {
+                        of_last_module.push(value);
+                    }
                 }
             }
         }
@@ -71,17 +80,13 @@ impl FinalValues {
             values.dedup();
         }
         passed.retain(|value| !last.contains(value) && program.values[*value].unit > 0.0);
-        FinalValues { last, passed, ..FinalValues::default() }
+        FinalValues { last, passed, of_last_module, ..FinalValues::default() }
     }
 
     /// Adds what was found to what was recorded.
     pub(super) fn complete(&mut self, found: FinalValues) {
-        (self.last, self.passed) = (found.last, found.passed);
-    }
-
-    /// How many there are, other than buffers.
-    pub(super) fn count(&self) -> usize {
-        self.last.len() + self.passed.len()
+        let FinalValues { last, passed, of_last_module, .. } = found;
+        (self.last, self.passed, self.of_last_module) = (last, passed, of_last_module);
     }
 
     /// The calls that made them, in order.
@@ -113,7 +118,8 @@ impl Program {
         Some(value)
     }
 
-    fn copied(&self, value: usize) -> Option<usize> {
+    /// The value that a call was given and returned with the same numbers.
+    pub(super) fn copied(&self, value: usize) -> Option<usize> {
         let Value { call, count, numbers, .. } = self.values[value];
         let given = self.steps[call].given.iter().copied().filter(|&given| given < value);
         let mut same =

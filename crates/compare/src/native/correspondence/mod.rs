@@ -14,6 +14,7 @@ mod ends;
 mod final_values;
 mod gradients;
 mod likeness;
+mod piece_ends;
 mod pieces;
 mod program;
 mod slices;
@@ -24,7 +25,6 @@ use std::collections::{BTreeSet, HashMap};
 use super::flow::Calls;
 use super::limit::limit_of_unit;
 use super::thresholds::correspondence::{IN_COMMON, ON_THE_WAY};
-use crate::style::Side;
 use counterparts::Counterparts;
 pub(super) use cut::Cut;
 pub(super) use ends::{EndApart, EndKind};
@@ -73,14 +73,7 @@ impl Correspondence {
         let [ours, theirs] = &programs;
         let (our_weights, their_weights) = (ours.weights.clone(), theirs.weights.clone());
         let weights = weights::same_weights(&our_weights, &their_weights, trained);
-        let numbered = || weights.iter().zip(0..);
-        let labels: [HashMap<&str, u32>; 2] = [
-            numbered().map(|(&(name, _), number)| (name, number)).collect(),
-            numbered().map(|(&(_, name), number)| (name, number)).collect(),
-        ];
-        for (program, labels) in programs.iter_mut().zip(&labels) {
-            program.number_stages(labels);
-        }
+        number_stages(&mut programs, &weights);
         let limit = limit(&programs, noise);
         let counterparts = |limit: f64| {
             Counterparts::of([&programs[0], &programs[1]], [target.rank, golden.rank], (limit, noise))
@@ -92,7 +85,8 @@ impl Correspondence {
             .copied()
             .filter(|(one, other)| weights::is_same(&our_weights[*one], &their_weights[*other], trained))
             .collect();
-        let ends = ends::compare(&found, &same, limit);
+        let is_cut = || pieces::is_cut_differently([&programs[0], &programs[1]], [target, golden], &weights);
+        let ends = ends::compare(&found, &same, limit, is_cut);
         if !ends.agree && is_unrelated([our_weights.len(), their_weights.len()], same.len(), &found) {
             let parameters = [our_weights.len() as u64, their_weights.len() as u64];
             return Correspondence::Unrelated(Unrelated { parameters, same: same.len() as u64 });
@@ -102,11 +96,7 @@ impl Correspondence {
             let errors = ends.differing.iter().map(|&pair| found.apart(pair));
             let tight = counterparts(limit.min(errors.fold(f64::INFINITY, f64::min) / ON_THE_WAY.get()));
             let cut = cut::find(&tight, &weights, &ends.differing);
-            let apart = ends.differing.first().map(|&pair| {
-                let [one, other] = found.pair(pair);
-                let what = EndKind::Value(Side::Target, one.call);
-                EndApart { what, error: found.apart(pair), allowed: found.allowed(one, other) }
-            });
+            let apart = ends.differing.first().map(|&pair| EndApart::of_values(&found, pair));
             return cut.map_or(Correspondence::Open(apart), |cut| Correspondence::Differ(Box::new(cut)));
         }
         if !ends.agree {
@@ -134,10 +124,25 @@ fn limit(programs: &[Program; 2], noise: f64) -> f64 {
 }
 
 /// Inputs that the two programs cut differently, and what was compared of what follows from them.
-pub(super) fn cut_pieces(calls: [&Calls<'_>; 2], noise: f64, trained: f64) -> Option<Pieces> {
-    let programs = calls.map(Program::of);
-    let weights = weights::same_weights(&programs[0].weights, &programs[1].weights, trained);
-    pieces::find([&programs[0], &programs[1]], calls, &weights, limit(&programs, noise))
+pub(super) fn cut_pieces<'a>(calls: [&'a Calls<'a>; 2], noise: f64, trained: f64) -> Option<Pieces> {
+    let mut programs = calls.map(Program::of);
+    let [ours, theirs] = programs.each_ref().map(|program| program.weights.clone());
+    let weights = weights::same_weights(&ours, &theirs, trained);
+    number_stages(&mut programs, &weights);
+    let limits = (limit(&programs, noise), noise);
+    pieces::find([&programs[0], &programs[1]], calls, &weights, limits)
+}
+
+/// Numbers the stages of both programs by the parameters that are the same.
+fn number_stages(programs: &mut [Program; 2], weights: &[(&str, &str)]) {
+    let numbered = || weights.iter().zip(0..);
+    let labels: [HashMap<&str, u32>; 2] = [
+        numbered().map(|(&(name, _), number)| (name, number)).collect(),
+        numbered().map(|(&(_, name), number)| (name, number)).collect(),
+    ];
+    for (program, labels) in programs.iter_mut().zip(&labels) {
+        program.number_stages(labels);
+    }
 }
 
 /// Which parameters of two programs are the same, by name.

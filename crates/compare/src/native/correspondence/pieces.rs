@@ -9,12 +9,17 @@
 //! tells which part of one input the other is. From there on, what both programs compute from the same parameter is compared
 //! in the same part.
 
+use std::collections::HashSet;
+
 use ulpscope_dump::{Content, Entry, Rank, Role, TensorEntry};
 
 use super::super::flow::Calls;
 use super::super::measure::recorded;
 use super::super::observed::place;
 use super::super::thresholds::final_results::ALLOWED;
+use super::counterparts::Counterparts;
+use super::ends::EndApart;
+use super::piece_ends;
 use super::program::{Program, Value};
 use super::slices::{Elements, Slice};
 use crate::note::{InputPart, Note};
@@ -37,13 +42,16 @@ impl Entrance {
 }
 
 /// A piece of the target's data and one of the golden's, and which parts of both are the same.
-struct PiecePair {
+pub(super) struct PiecePair {
     target: usize,
     golden: usize,
     /// Sizes of the two inputs.
     sizes: [Vec<u64>; 2],
     slice: Slice,
 }
+
+/// The two programs, with their calls.
+pub(super) type Sides<'a> = [(&'a Program, &'a Calls<'a>); 2];
 
 /// Inputs that are cut differently, and what was compared of what follows from them.
 #[derive(Debug)]
@@ -56,6 +64,8 @@ pub(in super::super) struct Pieces {
     pub(in super::super) differing: Vec<DifferingPart>,
     /// Whether what is computed from the last parameter was compared, for every piece that both have.
     pub(in super::super) is_complete: bool,
+    /// A final result that is not known to be the same on both sides.
+    pub(in super::super) end: Option<EndApart>,
 }
 
 /// A result that differs in the part that both programs have.
@@ -67,33 +77,25 @@ pub(in super::super) struct DifferingPart {
     pub(in super::super) allowed: f64,
 }
 
-/// Finds inputs that are cut differently; nothing, where there are none.
-pub(super) fn find(
-    [target, golden]: [&Program; 2],
-    calls: [&Calls<'_>; 2],
+/// Finds inputs that are cut differently; nothing, where there are none. Results may be apart by `limit` and `noise`,
+/// whatever rounding explains.
+pub(super) fn find<'a>(
+    [target, golden]: [&'a Program; 2],
+    calls: [&'a Calls<'a>; 2],
     weights: &[(&str, &str)],
-    limit: f64,
+    (limit, noise): (f64, f64),
 ) -> Option<Pieces> {
     let sides = [(target, calls[0]), (golden, calls[1])];
-    let depends = [target, golden].map(depends_on_parameters);
-    let entrances = |side: usize, name: &str| -> Vec<Entrance> {
-        let (program, calls) = sides[side];
-        let uses = program.weights.get(name).map_or(&[][..], |weight| &weight.uses);
-        uses.iter().filter_map(|&call| entrance(program, calls, &depends[side], call)).collect()
-    };
-    let (entrances, is_whole) = weights.iter().find_map(|(ours, theirs)| {
-        let found = [entrances(0, ours), entrances(1, theirs)];
-        let uses = [target.weights[*ours].uses.len(), golden.weights[*theirs].uses.len()];
-        let is_whole = [0, 1].iter().all(|&side| found[side].len() == uses[side]);
-        is_cut(&found).then_some((found, is_whole))
-    })?;
+    let (entrances, is_whole) = cut_entrances([target, golden], calls, weights)?;
     let pairs = if is_whole { map(&entrances, calls.map(|calls| calls.rank)) } else { Vec::new() };
     let mut pieces = Pieces {
         note: note(&entrances, &pairs),
         agreeing: Vec::new(),
         differing: Vec::new(),
         is_complete: false,
+        end: None,
     };
+    let mut compared: [HashSet<usize>; 2] = Default::default();
     let counts = entrances.each_ref().map(Vec::len);
     for (ours, theirs) in weights.iter().filter(|_| !pairs.is_empty()) {
         let uses = [&target.weights[*ours].uses, &golden.weights[*theirs].uses];
@@ -106,6 +108,7 @@ pub(super) fn find(
                 let both = [uses[0][pair.target * each[0] + number], uses[1][pair.golden * each[1] + number]];
                 match compare(sides, both, pair) {
                     Some((error, square)) => {
+                        compared.iter_mut().zip(both).for_each(|(calls, call)| _ = calls.insert(call));
                         let allowed = limit.max(ALLOWED.get() * square.sqrt());
                         match error <= allowed {
                             true => pieces.agreeing.push(both[0]),
@@ -117,9 +120,42 @@ pub(super) fn find(
             }
         }
     }
+    if !pairs.is_empty() {
+        let ranks = calls.map(|calls| calls.rank);
+        let counterparts = Counterparts::of([target, golden], ranks, (limit, noise));
+        pieces.end = piece_ends::first_apart(&counterparts, sides, &pairs, &compared);
+    }
     pieces.differing.sort_by_key(|part| part.call);
     pieces.agreeing.sort_unstable();
     Some(pieces)
+}
+
+/// Whether inputs are cut differently.
+pub(super) fn is_cut_differently(
+    programs: [&Program; 2],
+    calls: [&Calls<'_>; 2],
+    weights: &[(&str, &str)],
+) -> bool {
+    cut_entrances(programs, calls, weights).is_some()
+}
+
+/// Where data of other sizes enters the two programs, at the uses of one parameter, and whether it does at all of them.
+fn cut_entrances(
+    programs: [&Program; 2],
+    calls: [&Calls<'_>; 2],
+    weights: &[(&str, &str)],
+) -> Option<([Vec<Entrance>; 2], bool)> {
+    let depends = programs.map(depends_on_parameters);
+    weights.iter().find_map(|&(ours, theirs)| {
+        let names = [ours, theirs];
+        let uses = [0, 1].map(|side: usize| &programs[side].weights[names[side]].uses);
+        let found = [0, 1].map(|side: usize| {
+            let entrance = |&call: &usize| entrance(programs[side], calls[side], &depends[side], call);
+            uses[side].iter().filter_map(entrance).collect::<Vec<Entrance>>()
+        });
+        let is_whole = (0..2).all(|side| found[side].len() == uses[side].len());
+        is_cut(&found).then_some((found, is_whole))
+    })
 }
 
 /// Which values are computed from any parameter.
@@ -208,18 +244,23 @@ fn map(entrances: &[Vec<Entrance>; 2], ranks: [&Rank; 2]) -> Vec<PiecePair> {
 
 /// The relative distance of what two calls return, in the part that both have, and the square of accumulated rounding;
 /// nothing, where elements were not recorded or it is not known which part that is.
-fn compare(sides: [(&Program, &Calls<'_>); 2], calls: [usize; 2], pair: &PiecePair) -> Option<(f64, f64)> {
+fn compare(sides: Sides<'_>, calls: [usize; 2], pair: &PiecePair) -> Option<(f64, f64)> {
     let values = [0, 1].map(|side| {
         let (program, _) = sides[side];
         program.steps[calls[side]].returned.first().map(|&value| &program.values[value])
     });
     let [Some(one), Some(other)] = values else { return None };
-    let read = |side: usize, value: &Value| match entry(sides[side].1.rank, value)?.content {
+    let error = distance_in_part(sides, [one, other], pair)?;
+    Some((error, one.square.max(other.square)))
+}
+
+/// The relative distance of a value of the target and one of the golden, in the part that both have.
+pub(super) fn distance_in_part(sides: Sides<'_>, values: [&Value; 2], pair: &PiecePair) -> Option<f64> {
+    let read = |side: usize| match entry(sides[side].1.rank, values[side])?.content {
         Content::Tensor(tensor) => Elements::read(sides[side].1.rank, &tensor),
         _ => None,
     };
-    let error = pair.slice.distance([&read(0, one)?, &read(1, other)?], &pair.sizes)?;
-    Some((error, one.square.max(other.square)))
+    pair.slice.distance([&read(0)?, &read(1)?], &pair.sizes)
 }
 
 fn entry(rank: &Rank, value: &Value) -> Option<Entry> {

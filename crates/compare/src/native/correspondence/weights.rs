@@ -32,13 +32,16 @@ pub(super) fn same_weights<'a>(
         taken.insert(name);
         pairs.push((name, name));
     }
-    // Of several that look the same, as norms before training do, the first used belongs to the first used.
+    // The nearest: weights that were drawn alike are nearly the same. Of several that are the same, as norms before training
+    // are, the first used belongs to the first used.
     let paired: HashSet<&str> = pairs.iter().map(|&(name, _)| name).collect();
     let mut by_count: HashMap<u64, Vec<&str>> = HashMap::new();
     theirs.iter().for_each(|&name| by_count.entry(golden[name].count).or_default().push(name));
     for &name in ours.iter().filter(|name| !paired.contains(*name)) {
-        let mut like = by_count.get(&target[name].count).into_iter().flatten();
-        if let Some(&other) = like.find(|&&other| !taken.contains(other) && is_same(name, other)) {
+        let like = by_count.get(&target[name].count).into_iter().flatten();
+        let like = like.filter(|&&other| !taken.contains(other) && is_same(name, other));
+        let apart = |other: &str| target[name].distance(&golden[other]).unwrap_or(f64::INFINITY);
+        if let Some(&other) = like.min_by(|one, other| apart(one).total_cmp(&apart(other))) {
             taken.insert(other);
             pairs.push((name, other));
         }
@@ -127,7 +130,8 @@ fn last_word(name: &str) -> &str {
 }
 
 pub(super) fn is_same(one: &Weight, other: &Weight, trained: f64) -> bool {
-    let allowed = if one.unit.max(other.unit) > ACCUMULATOR {
+    // What both sides store in the same dtype was rounded alike.
+    let allowed = if one.unit != other.unit && one.unit.max(other.unit) > ACCUMULATOR {
         STORED_COARSELY.get()
     } else {
         SAME_WEIGHT.get().max(trained)
@@ -163,6 +167,16 @@ mod tests {
         let target = weights(&[("x.norm", 1.0, 5), ("y.norm", 1.0, 2)]);
         let golden = weights(&[("ln_1", 1.0, 0), ("ln_2", 1.0, 3)]);
         assert_eq!(same_weights(&target, &golden, 0.0), [("y.norm", "ln_1"), ("x.norm", "ln_2")]);
+    }
+
+    #[test]
+    fn nearly_the_same_ones_are_paired_with_the_nearest() {
+        let mut target = weights(&[("q", 1.0, 0), ("k", 1.01, 1)]);
+        let golden = weights(&[("k_proj", 1.011, 0), ("q_proj", 1.001, 1)]);
+        assert_eq!(same_weights(&target, &golden, 0.0), []);
+        // Rounded to another dtype.
+        target.values_mut().for_each(|weight| weight.unit = 1.0 / 256.0);
+        assert_eq!(same_weights(&target, &golden, 0.0), [("k", "k_proj"), ("q", "q_proj")]);
     }
 
     #[test]
