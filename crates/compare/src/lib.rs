@@ -71,7 +71,7 @@ pub use run::{
 };
 pub use sharded::{
     BadParallel, Parallel, ParameterFault, ParameterFaultKind, ParameterSlice, RankGroup, RankGroups,
-    ShardFault, compare_groups, group_ranks,
+    ShardFault, StagePlace, compare_groups, group_ranks,
 };
 pub use stack::CodeLines;
 pub use style::{Conclusions, Judged, Known, Partnerless, Plan, Row, Settle, Side, Style, Verdict};

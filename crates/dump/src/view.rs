@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::{Error, Tensor};
@@ -29,7 +30,7 @@ pub trait AssembledTensor: fmt::Debug + Send + Sync {
 
 /// A rank behind a view.
 struct Viewed {
-    rank: Rank,
+    rank: Arc<Rank>,
     /// By number of a call that is shown: its number in the rank.
     calls: Vec<u32>,
     view: Box<dyn RankView>,
@@ -87,7 +88,7 @@ impl Source for Viewed {
 
 impl Rank {
     /// The rank with some of its calls, in order, and with the entries of a view.
-    pub fn viewed(self, calls: Vec<u32>, view: Box<dyn RankView>) -> Rank {
+    pub fn viewed(self: Arc<Rank>, calls: Vec<u32>, view: Box<dyn RankView>) -> Rank {
         let mut names = Names::default();
         let shown = calls.iter().map(|&call| {
             let mut shown = self.calls()[call as usize].clone();

@@ -97,8 +97,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "DUMP")]
     pub(crate) noise: Option<PathBuf>,
 
-    /// How the ranks of TARGET share the work of GOLDEN's one process, such as tp=2,dp=4[,order=tp-pp-dp]: their tensors
-    /// are merged before they are compared [default: as capture recorded it, for distributed tensors]
+    /// How the ranks of TARGET share the work of GOLDEN's one process, such as tp=2,pp=2,dp=4[,order=tp-pp-dp]: their
+    /// tensors are merged before they are compared [default: as capture recorded it, for distributed tensors]
     #[arg(long, value_name = "AXES")]
     pub(crate) parallel: Option<Parallel>,
 

@@ -6,8 +6,9 @@ use ulpscope_dump::{CallKind, Entry, Rank};
 
 use super::decide::{Content, decide};
 use super::members::{Member, error};
+use super::ranks::Ranks;
 use super::rule::Rule;
-use super::survey::{Ranks, SurveyedCall, tensor};
+use super::survey::{SurveyedCall, tensor};
 use super::transport::Transports;
 
 /// How far a completed result may be from the golden's.

@@ -8,10 +8,10 @@ use super::rule::{Placed, Rule};
 
 /// How near the golden's a tensor must be to be taken for it, or a sum of ranks for a sum. What is left is judged like every
 /// difference.
-const FITS: f64 = 0.05;
+pub(super) const FITS: f64 = 0.05;
 
 /// Ways to merge that are tried at most.
-const MAX_CANDIDATES: usize = 256;
+const MAX_CANDIDATES: usize = 2048;
 
 /// How the tensors of all ranks belong together.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,8 @@ pub(super) enum Content {
     Parameter,
     /// A gradient: it may be one of a mean over a part of the batch.
     Gradient,
+    /// The gradient of a parameter, as it is accumulated.
+    ParameterGradient,
     /// Anything else.
     Value,
 }
@@ -69,13 +71,19 @@ fn rule(
         if let Some((placed, _)) = recorded[axis] {
             return vec![placed];
         }
+        // A rank has one parameter, however many pieces of the batch it computes.
+        if content == Content::Parameter && grid.is_of_pieces(axis) {
+            return vec![Placed::Same];
+        }
         let mut options = Vec::new();
         if is_equal[axis] || content == Content::Parameter {
             options.push(Placed::Same);
         }
         if golden_shape.is_some() {
             options.extend((0..shapes[0].len().min(u8::MAX.into())).map(|dim| Placed::Shard(dim as u8)));
-            if !is_equal[axis] && content != Content::Parameter {
+            // Each part of a batch may have an equal share of the loss.
+            let is_share = content == Content::Gradient && is_one(&shapes[0]);
+            if (!is_equal[axis] || is_share) && content != Content::Parameter {
                 options.push(Placed::Sum);
             }
         }
@@ -95,8 +103,7 @@ fn rule(
         let rule = Rule { placed, scale: 1.0, only: None };
         let Some((whole, _)) = rule.slices(grid, &shapes) else { continue };
         if golden_shape.as_ref().is_none_or(|golden| *golden == whole) {
-            let is_one = whole.iter().product::<usize>() == 1;
-            rules.extend(scaled(rule, grid, (content, is_one), recorded));
+            rules.extend(scaled(rule, grid, (content, is_one(&whole)), recorded));
         }
     }
     let Some(golden) = golden else {
@@ -148,6 +155,10 @@ fn rule(
     }
 }
 
+fn is_one(shape: &[usize]) -> bool {
+    shape.iter().product::<usize>() == 1
+}
+
 /// A rule with every factor that it may have: a loss may be a mean, and gradients those of a mean over a part of the batch.
 fn scaled(
     rule: Rule,
@@ -156,13 +167,14 @@ fn scaled(
     recorded: &[Option<(Placed, bool)>],
 ) -> Vec<Rule> {
     let mut scales = vec![1.0];
+    let is_gradient = matches!(content, Content::Gradient | Content::ParameterGradient);
     for (axis, placed) in rule.placed.iter().enumerate() {
         let part = 1.0 / grid.sizes[axis] as f64;
         match (placed, recorded[axis]) {
             (_, Some((_, true))) => scales.iter_mut().for_each(|scale| *scale *= part),
             (_, Some(_)) | (Placed::Same, None) => {}
-            (Placed::Shard(_), None) if content != Content::Gradient => {}
-            (Placed::Sum, None) if content != Content::Gradient && !is_one => {}
+            (Placed::Shard(_), None) if !is_gradient => {}
+            (Placed::Sum, None) if !is_gradient && !is_one => {}
             (Placed::Shard(_) | Placed::Sum, None) => {
                 scales.extend(scales.clone().into_iter().map(|scale| scale * part));
             }
@@ -264,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_mesh_of_some_ranks_is_one_axis() {
-        let grid = Grid { sizes: vec![2, 2], numbers: vec![0, 1, 2, 3] };
+        let grid = Grid { sizes: vec![2, 2], numbers: vec![0, 1, 2, 3], has_pieces: false };
         let mesh = |sizes: &[u64], ranks: &[u64]| MeshPlacement {
             sizes: sizes.to_vec(),
             ranks: ranks.to_vec(),

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::io;
 
-use serde::{Deserialize, Serialize};
 use ulpscope_dump::{CallKind, Rank};
-use ulpscope_report::format_short;
 
-use super::parameters::{ParameterFault, ParameterFaultKind};
-use super::survey::{Ranks, SurveyedCall};
+use super::parameters::{ParameterFault, ParameterFaultKind, StagePlace};
+use super::ranks::Ranks;
+use super::rule::Rule;
+use super::shard_fault::ShardFault;
+use super::survey::{SurveyedCall, SurveyedEntry};
 use super::transport::Transports;
 use crate::finding::{Finding, FindingCause, FindingKind};
 use crate::note::Note;
@@ -16,105 +17,13 @@ use crate::run::{RankOutcome, Sink, divergence_at};
 use crate::style::{Judged, Row};
 use crate::verdict::Divergence;
 
-/// What is wrong with some ranks of a run that is compared with a single process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ShardFault {
-    /// A parameter, or a shard of it.
-    Parameter(ParameterFault),
-    /// A call uses the parts of a sum that was not reduced.
-    Unreduced {
-        /// The result that is a part of a sum on each rank.
-        partial: String,
-        /// The argument of the call.
-        entry: String,
-        /// The ranks.
-        ranks: Vec<u64>,
-    },
-    /// A tensor that all ranks should have in common.
-    Replica {
-        /// The entry.
-        entry: String,
-        /// The rank that is furthest from the golden.
-        rank: u64,
-    },
-}
-
-impl ShardFault {
-    /// In words, without a full stop.
-    pub fn words(&self) -> String {
-        match self {
-            ShardFault::Parameter(fault) => parameter_words(fault),
-            ShardFault::Unreduced { partial, entry, ranks } => format!(
-                "{} use {entry}, their part of the sum {partial}, although no collective has summed it: an all-reduce is missing",
-                named(ranks)
-            ),
-            ShardFault::Replica { entry, rank } => {
-                format!(
-                    "{entry} should be the same on all ranks, and that of rank {rank} is not the golden's"
-                )
-            }
-        }
-    }
-
-    fn entry(&self) -> &str {
-        match self {
-            ShardFault::Parameter(fault) => &fault.entry,
-            ShardFault::Unreduced { entry, .. } | ShardFault::Replica { entry, .. } => entry,
-        }
-    }
-}
-
-fn parameter_words(fault: &ParameterFault) -> String {
-    let ParameterFault { parameter, ranks, kind, .. } = fault;
-    match kind {
-        ParameterFaultKind::OtherSlice { found, expected } => format!(
-            "{}'s shard of {parameter} equals {} of the golden's; expected {}",
-            named(ranks),
-            found.words(),
-            expected.words()
-        ),
-        ParameterFaultKind::SameAs(others) => format!(
-            "{}'s shard of {parameter} has the same statistics as that of {}, and together they do not make the golden's",
-            named(ranks),
-            named(others)
-        ),
-        ParameterFaultKind::Differs { expected, error } => {
-            let error = format_short(error * 100.0);
-            match (expected, &ranks[..]) {
-                (Some(expected), _) => format!(
-                    "{}'s shard of {parameter} differs from {} of the golden's by {error} %",
-                    named(ranks),
-                    expected.words()
-                ),
-                (None, [rank]) => format!("rank {rank}'s {parameter} differs from the golden's by {error} %"),
-                (None, ranks) => {
-                    format!("the {parameter} of {} differs from the golden's by {error} %", named(ranks))
-                }
-            }
-        }
-    }
-}
-
-/// `rank 1`, `ranks 0 and 1`, `ranks 0, 1, 2 and 5 others`.
-fn named(ranks: &[u64]) -> String {
-    const SHOWN: usize = 4;
-    let numbers: Vec<String> = ranks.iter().map(u64::to_string).collect();
-    match &numbers[..] {
-        [] => "no rank".to_owned(),
-        [one] => format!("rank {one}"),
-        [before @ .., last] if before.len() < SHOWN => format!("ranks {} and {last}", before.join(", ")),
-        many => format!("ranks {} and {} others", many[..SHOWN].join(", "), many.len() - SHOWN),
-    }
-}
-
 /// A fault, and the call that shows it.
 pub(super) struct Found {
-    call: String,
-    kind: FindingKind,
-    fault: ShardFault,
+    pub(super) call: String,
+    pub(super) kind: FindingKind,
+    pub(super) fault: ShardFault,
     /// Whether it is one on its own, and not only where something differs.
-    is_certain: bool,
+    pub(super) is_certain: bool,
 }
 
 /// Everything that stands out on some ranks: in order of execution, each parameter once.
@@ -122,15 +31,24 @@ pub(super) fn find(ranks: &Ranks, calls: &[SurveyedCall], transports: &Transport
     let mut found: Vec<Found> = Vec::new();
     let mut by_parameter: HashMap<String, usize> = HashMap::new();
     for (number, call) in calls.iter().enumerate() {
-        for fault in all_together(&call.faults, ranks) {
+        for fault in all_together(&call.faults, ranks.numbers(number)) {
+            if let ParameterFaultKind::OtherParameter { .. } = &fault.kind
+                && let Some(before) = found.iter_mut().find_map(|one| of_other_layers(&mut one.fault, &fault))
+            {
+                *before += u64::from(!by_parameter.contains_key(&fault.parameter));
+                by_parameter.entry(fault.parameter.clone()).or_insert(usize::MAX);
+                continue;
+            }
             let is_slice = |fault: &ParameterFault| match &fault.kind {
                 ParameterFaultKind::Differs { expected, .. } => expected.is_some() || fault.ranks.len() == 1,
-                ParameterFaultKind::OtherSlice { .. } | ParameterFaultKind::SameAs(_) => true,
+                ParameterFaultKind::OtherSlice { .. }
+                | ParameterFaultKind::OtherParameter { .. }
+                | ParameterFaultKind::SameAs(_) => true,
             };
             match by_parameter.get(&fault.parameter).copied() {
                 // A gathered parameter is wrong on all ranks; its shard says on which it was wrong before.
                 Some(known) => {
-                    if let ShardFault::Parameter(before) = &mut found[known].fault
+                    if let Some(Found { fault: ShardFault::Parameter(before), .. }) = found.get_mut(known)
                         && !is_slice(before)
                         && is_slice(&fault)
                     {
@@ -149,27 +67,57 @@ pub(super) fn find(ranks: &Ranks, calls: &[SurveyedCall], transports: &Transport
             }
         }
         if !transports.is_left_out[number] && call.kind == CallKind::Forward {
-            found.extend(unreduced(ranks, call, transports));
+            found.extend(unreduced(ranks.numbers(number), call, transports));
         }
     }
     found
 }
 
 /// Where every rank has the same fault, one of all.
-fn all_together(faults: &[ParameterFault], ranks: &Ranks) -> Vec<ParameterFault> {
-    let is_whole =
-        |fault: &ParameterFault| matches!(fault.kind, ParameterFaultKind::Differs { expected: None, .. });
+fn all_together(faults: &[ParameterFault], ranks: Vec<u64>) -> Vec<ParameterFault> {
+    let is_whole = |fault: &ParameterFault| {
+        matches!(
+            fault.kind,
+            ParameterFaultKind::Differs { expected: None, .. } | ParameterFaultKind::OtherParameter { .. }
+        )
+    };
     match faults {
-        [first, ..] if faults.len() == ranks.grid.len() && faults.iter().all(is_whole) => {
-            vec![ParameterFault { ranks: ranks.grid.numbers.clone(), ..first.clone() }]
+        [first, ..] => {
+            // A call may show several parameters.
+            let is_of_first = |fault: &&ParameterFault| fault.parameter == first.parameter;
+            let (own, rest): (Vec<&ParameterFault>, Vec<&ParameterFault>) =
+                faults.iter().partition(is_of_first);
+            let mut together = match own.len() == ranks.len() && own.iter().all(|fault| is_whole(fault)) {
+                true => vec![ParameterFault { ranks: ranks.clone(), ..first.clone() }],
+                false => own.into_iter().cloned().collect(),
+            };
+            let rest: Vec<ParameterFault> = rest.into_iter().cloned().collect();
+            together.extend(all_together(&rest, ranks));
+            together
         }
-        faults => faults.to_vec(),
+        [] => Vec::new(),
+    }
+}
+
+/// How many parameters a fault that is known counts, if the same ranks have those of other layers in both.
+fn of_other_layers<'a>(known: &'a mut ShardFault, fault: &ParameterFault) -> Option<&'a mut u64> {
+    match known {
+        ShardFault::Parameter(ParameterFault {
+            ranks,
+            stage,
+            kind: ParameterFaultKind::OtherParameter { parameters, .. },
+            ..
+        }) => {
+            let stage_of = |place: &Option<StagePlace>| place.as_ref().map(|place| place.stage);
+            (*ranks == fault.ranks && stage_of(stage) == stage_of(&fault.stage)).then_some(parameters)
+        }
+        _ => None,
     }
 }
 
 /// A part of a sum that a call uses which is no collective, and whose result differs from rank to rank.
-fn unreduced(ranks: &Ranks, call: &SurveyedCall, transports: &Transports) -> Option<Found> {
-    let is_plain_sum = |rule: &super::rule::Rule| rule.is_sum() && rule.scale == 1.0;
+fn unreduced(ranks: Vec<u64>, call: &SurveyedCall, transports: &Transports) -> Option<Found> {
+    let is_plain_sum = |rule: &Rule| rule.is_sum() && rule.scale == 1.0;
     let differs = call.entries.iter().filter(|entry| entry.is_output).any(|output| {
         let is_unequal = output.decision.as_ref().is_some_and(|decision| decision.is_equal.contains(&false));
         let is_open = output.rule.as_ref().is_none_or(|rule| rule.only.is_some() || is_plain_sum(rule));
@@ -183,11 +131,7 @@ fn unreduced(ranks: &Ranks, call: &SurveyedCall, transports: &Transports) -> Opt
     (differs && !call.is_collective() && !call.name.starts_with("Module.")).then(|| Found {
         call: call.name.clone(),
         kind: FindingKind::DivergedHere,
-        fault: ShardFault::Unreduced {
-            partial: source,
-            entry: partial.name.clone(),
-            ranks: ranks.grid.numbers.clone(),
-        },
+        fault: ShardFault::Unreduced { partial: source, entry: partial.name.clone(), ranks },
         is_certain: false,
     })
 }
@@ -244,11 +188,23 @@ pub(super) fn explain(
         divergences.push(Divergence { call: one.call, ..divergence_at(&unit, line, "", target, golden) });
     }
     if let Some(first) = first_certain {
-        // What differs before is not explained by it.
+        // What differs before is not explained by it, except where it is about the same gradients.
+        let is_explained = |known: &Divergence| {
+            let call = calls.iter().find(|call| call.name == known.call);
+            let entry =
+                call.and_then(|call| call.entries.iter().find(|entry| entry.name == known.finding.entry));
+            divergences.iter().any(|one| match &one.finding.cause {
+                FindingCause::Sharded(fault) => explains(fault, known, entry),
+                _ => false,
+            })
+        };
         let before = outcome.divergences.iter().filter(|known| {
-            place(&known.call) < first && !matches!(known.finding.cause, FindingCause::Region(_))
+            place(&known.call) < first
+                && !matches!(known.finding.cause, FindingCause::Region(_))
+                && !is_explained(known)
         });
-        divergences.extend(before.cloned().collect::<Vec<_>>());
+        let before: Vec<Divergence> = before.cloned().collect();
+        divergences.extend(before);
         divergences.sort_by_key(|one| place(&one.call));
         outcome.divergence_count = divergences.len() as u64;
         outcome.divergences = divergences;
@@ -256,6 +212,21 @@ pub(super) fn explain(
         return;
     }
     name_replicas(outcome, ranks, calls);
+}
+
+/// Whether an earlier difference follows from a fault of gradients: an optimizer's argument, or a sum that is known by the
+/// gradient that it ends in.
+fn explains(fault: &ShardFault, known: &Divergence, entry: Option<&SurveyedEntry>) -> bool {
+    match fault {
+        ShardFault::TiedGradients { parameter, .. } => {
+            let source = known.shown.source.as_deref().unwrap_or_default();
+            source.strip_prefix("gradient:") == Some(parameter)
+        }
+        ShardFault::Undivided { .. } => {
+            entry.is_some_and(|entry| entry.sum.is_none() && entry.rule.as_ref().is_some_and(Rule::is_sum))
+        }
+        _ => false,
+    }
 }
 
 /// A gradient that differs is no finding where the sums that it is made of could not be compared: they would show how large
@@ -279,17 +250,41 @@ pub(super) fn withdraw_gradients(outcome: &mut RankOutcome) {
     }));
 }
 
+/// What optimizer steps leave is no finding where stages update their parameters by one call each, and the golden all of them by
+/// one: these calls have different arguments.
+pub(super) fn withdraw_updates(outcome: &mut RankOutcome, ranks: &Ranks, calls: &[SurveyedCall]) {
+    let is_of_stages = |(number, call): &(usize, &SurveyedCall)| {
+        call.kind == CallKind::Forward
+            && call.partner.is_some()
+            && !ranks.is_of_piece(*number)
+            && call.entries.iter().any(|entry| entry.unfit.is_some())
+    };
+    let found = calls.iter().enumerate().filter(|_| ranks.stages() > 1).find(is_of_stages);
+    let Some((_, call)) = found else { return };
+    let is_update = |one: &Divergence| matches!(one.finding.cause, FindingCause::Updates(_));
+    let (withdrawn, kept): (Vec<Divergence>, Vec<Divergence>) =
+        std::mem::take(&mut outcome.divergences).into_iter().partition(is_update);
+    outcome.divergence_count = outcome.divergence_count.saturating_sub(withdrawn.len() as u64);
+    outcome.divergences = kept;
+    outcome.undecided += 1;
+    outcome.notes.push(Note::Text(format!(
+        "not judged: what optimizer steps leave in parameters, because each stage updates its own by one call ({}) and the golden \
+         updates all by one; the gradients were compared (create the optimizers with foreach=False to compare updates)",
+        call.name
+    )));
+}
+
 /// Names the rank, where ranks should have the same and do not.
 fn name_replicas(outcome: &mut RankOutcome, ranks: &Ranks, calls: &[SurveyedCall]) {
     for divergence in &mut outcome.divergences {
-        let call = calls.iter().find(|call| call.name == divergence.call);
-        let entry =
-            call.and_then(|call| call.entries.iter().find(|entry| entry.name == divergence.finding.entry));
+        let call = calls.iter().enumerate().find(|(_, call)| call.name == divergence.call);
+        let entry = call
+            .and_then(|(_, call)| call.entries.iter().find(|entry| entry.name == divergence.finding.entry));
         let place = entry.and_then(|entry| entry.rule.as_ref()?.only);
-        if let Some(place) = place {
+        if let (Some(place), Some((call, _))) = (place, call) {
             let fault = ShardFault::Replica {
                 entry: divergence.finding.entry.clone(),
-                rank: ranks.grid.numbers[place],
+                rank: ranks.grid_of(call).numbers[place],
             };
             divergence.finding.cause = FindingCause::Sharded(Box::new(fault));
         }

@@ -9,8 +9,9 @@ use ulpscope_formats::json::Json;
 
 use super::completion::{Completions, Elsewhere};
 use super::members::{Member, merged_statistics};
+use super::ranks::Ranks;
 use super::rule::Rule;
-use super::survey::{Ranks, SurveyedCall, SurveyedEntry};
+use super::survey::{SurveyedCall, SurveyedEntry};
 use super::transport::{Exchanged, Transports};
 use crate::fact::Statistics;
 
@@ -56,7 +57,7 @@ impl RankView for Merged {
 
     fn problems(&self) -> Problems {
         let mut problems = Problems::default();
-        self.ranks.ranks[1..].iter().for_each(|rank| problems.extend(rank.problems()));
+        self.ranks.recorded.iter().for_each(|rank| problems.extend(rank.problems()));
         problems
     }
 }

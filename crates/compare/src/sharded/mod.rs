@@ -16,7 +16,13 @@ mod merged;
 mod pairs;
 mod parallel;
 mod parameters;
+mod passes;
+mod ranks;
 mod rule;
+mod shard_fault;
+mod stage_faults;
+mod stage_names;
+mod stages;
 mod survey;
 mod transport;
 
@@ -36,12 +42,13 @@ use crate::style::Known;
 
 use completion::Completions;
 use faults::LineFinder;
-pub use faults::ShardFault;
 use merged::Merged;
-use parallel::Grid;
 pub use parallel::{BadParallel, Parallel};
-pub use parameters::{ParameterFault, ParameterFaultKind, ParameterSlice};
-use survey::{Ranks, SurveyedCall};
+use parallel::{Grid, Layout};
+pub use parameters::{ParameterFault, ParameterFaultKind, ParameterSlice, StagePlace};
+use ranks::{Ranks, Stages};
+pub use shard_fault::ShardFault;
+use survey::SurveyedCall;
 use transport::Transports;
 
 /// The ranks of a step that are merged, and the rank of the golden that they are compared with.
@@ -49,7 +56,7 @@ use transport::Transports;
 pub struct RankGroup<'a> {
     pair: RankPair<'a>,
     targets: Vec<&'a RankPlace>,
-    grid: Grid,
+    layout: Layout,
 }
 
 /// The groups of ranks, and the unpaired steps as text.
@@ -72,7 +79,7 @@ pub fn group_ranks<'a>(
         Err(Error::whole(Fault::malformed(expected, found)).in_file(&dump.path))
     };
     let several = |step: &Step| step.ranks.len() > 1;
-    let grid = match parallel {
+    let layout = match parallel {
         Some(parallel) => {
             let wanted = parallel.ranks();
             if let Some(step) = target.steps.iter().find(|step| Some(step.ranks.len()) != wanted) {
@@ -84,12 +91,12 @@ pub fn group_ranks<'a>(
                 let expected = "one rank, to compare several ranks with (--parallel)".to_owned();
                 return refused(golden, expected, format!("{} ranks", step.ranks.len()));
             }
-            target.steps.first().map(|step| parallel.grid(numbers(step)))
+            target.steps.first().map(|step| parallel.layout(numbers(step)))
         }
         None if golden.steps.iter().any(several) || !target.steps.iter().all(several) => None,
-        None => target.steps.first().and_then(recorded_grid),
+        None => target.steps.first().and_then(recorded_grid).map(|grid| Layout { grid, pipeline: None }),
     };
-    let Some(grid) = grid else { return Ok(None) };
+    let Some(layout) = layout else { return Ok(None) };
     let (steps, lone) = matched_steps(target, golden);
     let several_steps = target.steps.len() > 1;
     let groups = steps.into_iter().filter_map(|(ours, theirs, place)| {
@@ -104,8 +111,9 @@ pub fn group_ranks<'a>(
             several_steps,
             pairs: 0,
         };
-        let grid = Grid { numbers: numbers(ours), ..grid.clone() };
-        Some(RankGroup { pair, targets: ours.ranks.iter().collect(), grid })
+        let grid = Grid { numbers: numbers(ours), ..layout.grid.clone() };
+        let layout = Layout { grid, ..layout };
+        Some(RankGroup { pair, targets: ours.ranks.iter().collect(), layout })
     });
     let mut groups: Vec<RankGroup<'_>> = groups.collect();
     let pairs = groups.len();
@@ -127,7 +135,7 @@ fn recorded_grid(step: &Step) -> Option<Grid> {
             entries.iter().filter_map(survey::tensor).filter_map(|tensor| tensor.mesh.as_deref());
         let mesh = meshes.find(|mesh| mesh.ranks == numbers)?;
         let sizes = mesh.sizes.iter().filter(|&&size| size > 1).map(|&size| size as usize).collect();
-        Some(Grid { sizes, numbers: numbers.clone() })
+        Some(Grid { sizes, numbers: numbers.clone(), has_pieces: false })
     };
     (0..rank.calls().len()).into_par_iter().find_map_first(|call| is_whole(&call))
 }
@@ -141,7 +149,7 @@ pub fn compare_groups<O: Outputs>(
 ) -> Vec<RankResult<O::Sink>> {
     let compare = |group: &RankGroup<'_>| {
         let result = compare_group(options, group, outputs, progress);
-        RankResult { target: format!("{} ranks", group.grid.len()), ..group.pair.answered(result) }
+        RankResult { target: format!("{} ranks", group.targets.len()), ..group.pair.answered(result) }
     };
     groups.iter().map(compare).collect()
 }
@@ -156,16 +164,17 @@ fn compare_group<O: Outputs>(
         group.targets.par_iter().map(|place| place.open().map(Arc::new)).collect::<Result<_, Error>>()?;
     let golden = group.pair.golden.open()?;
     let is_cut = opened.iter().any(|rank| rank.is_cut());
-    let ranks = Arc::new(Ranks::of(group.grid.clone(), opened));
+    let ranks = Arc::new(Ranks::of(&group.layout, opened, &golden));
     let calls = Arc::new(ranks.survey(&golden, options));
     let transports = Transports::find(&calls);
     let completions = Completions::find(&ranks, &golden, &calls, &transports);
     let shown: Vec<u32> =
         (0..calls.len() as u32).filter(|&call| !transports.is_left_out[call as usize]).collect();
     let counts = Counted::of(&ranks, &calls, &transports);
-    let found = faults::find(&ranks, &calls, &transports);
+    let mut found = faults::find(&ranks, &calls, &transports);
+    found.extend(stage_faults::find(&ranks, &golden, &calls));
     let view = Merged { ranks: Arc::clone(&ranks), calls: Arc::clone(&calls), transports, completions };
-    let merged = group.pair.target.open()?.viewed(shown, Box::new(view));
+    let merged = Arc::clone(&ranks.ranks[0]).viewed(shown, Box::new(view));
     let mut sink = outputs.open(&group.pair)?;
     let known = Known { step: group.pair.place, ..Known::default() };
     let mut lines = LineFinder::of(&mut sink, &found);
@@ -181,9 +190,27 @@ fn compare_group<O: Outputs>(
     if counts.unknown_sums > 0 {
         faults::withdraw_gradients(&mut outcome);
     }
+    faults::withdraw_updates(&mut outcome, &ranks, &calls);
     outcome.notes.extend(counts.notes(&ranks));
     outcome.sheet = sink.sheet();
     Ok((outcome, sink))
+}
+
+/// What is said of stages and pieces.
+fn joined_words(stages: usize, joined: &Stages) -> Vec<String> {
+    let mut words = vec![format!(
+        "the ranks are {}, and each computes its part of the batch in {}; calls are numbered as one process would make them",
+        if stages == 1 { "1 stage".to_owned() } else { format!("{stages} stages") },
+        match joined.pieces {
+            1 => "one piece".to_owned(),
+            pieces => format!("{pieces} micro-batches"),
+        }
+    )];
+    let renamed = joined.names.iter().enumerate().find_map(|(stage, names)| Some((stage, names.renamed()?)));
+    words.extend(renamed.map(|(stage, (own, golden))| {
+        format!("stages have names of their own: {own} of stage {stage} is {golden} in the golden")
+    }));
+    words
 }
 
 /// How many entries were merged in which way.
@@ -239,12 +266,15 @@ impl Counted {
         let mut notes = vec![format!(
             "{} ranks were merged: {} tensors are replicated, {} sharded, {} partial sums; {} calls that only move values \
              between ranks were left out",
-            ranks.grid.len(),
+            ranks.recorded.len(),
             self.replicated,
             self.sharded,
             self.summed,
             self.left_out
         )];
+        if let Some(joined) = &ranks.joined {
+            notes.extend(joined_words(ranks.stages(), joined));
+        }
         if self.unknown_sums > 0 {
             notes.push(format!(
                 "{} partial sums were not compared: the statistics of parts do not give those of their sum (record tensors to \

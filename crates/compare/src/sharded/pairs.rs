@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use ulpscope_dump::{CallKind, Rank, Role};
 
+use super::ranks::Ranks;
 use super::survey::tensor;
 use crate::pairing::{PairOptions, Unit, Wrappers, pair};
 use crate::style::Side;
 
 /// By call of the target: that of the golden.
-pub(super) fn partners(target: &Rank, golden: &Rank, options: &PairOptions) -> Vec<Option<u32>> {
+pub(super) fn partners(ranks: &Ranks, golden: &Rank, options: &PairOptions) -> Vec<Option<u32>> {
+    let target = ranks.first();
     let mut partners =
         Partners { of_target: vec![None; target.calls().len()], of_golden: vec![None; golden.calls().len()] };
     for unit in pair(target, golden, options).units {
@@ -36,8 +38,14 @@ pub(super) fn partners(target: &Rank, golden: &Rank, options: &PairOptions) -> V
     let mut anchored: Vec<(usize, usize)> = Vec::new();
     for (anchor, calls) in ours {
         let Some(others) = theirs.remove(&anchor) else { continue };
+        // What several stages have, like an embedding that is tied to the head, they update one after the other.
+        let of_first = |call: &usize| ranks.stage(*call) == ranks.stage(calls[0]);
+        let first: Vec<usize> = calls.iter().copied().filter(of_first).collect();
         if calls.len() == others.len() {
             anchored.extend(calls.into_iter().zip(others));
+        } else if matches!(anchor, Anchor::Parameter(..)) && first.len() == others.len() {
+            calls.iter().for_each(|&call| partners.part(call));
+            anchored.extend(first.into_iter().zip(others));
         } else if let (Anchor::Gradients(_), Some(&one), Some(&other)) =
             (&anchor, calls.last(), others.last())
         {

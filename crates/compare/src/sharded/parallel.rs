@@ -52,11 +52,6 @@ pub enum BadParallel {
     /// The order does not name each axis once.
     #[error("expected an order of tp, pp and dp, each once, innermost first, as in tp-pp-dp; found {0:?}")]
     Order(String),
-    /// Stages of a pipeline.
-    #[error(
-        "pp={0}: stages of a pipeline cannot be merged yet; compare runs without pipeline stages, or leave out pp"
-    )]
-    Pipeline(usize),
 }
 
 /// The order of axes without `order=`, innermost first.
@@ -85,11 +80,6 @@ impl FromStr for Parallel {
                 return Err(BadParallel::Twice(kind.word()));
             }
             sizes.push((kind, size));
-        }
-        if let Some(&(_, size)) =
-            sizes.iter().find(|(kind, size)| *kind == ParallelKind::Pipeline && *size > 1)
-        {
-            return Err(BadParallel::Pipeline(size));
         }
         let size = |kind| sizes.iter().find(|(known, _)| *known == kind).map_or(1, |(_, size)| *size);
         Ok(Parallel { axes: order.into_iter().map(|kind| (kind, size(kind))).collect() })
@@ -124,9 +114,56 @@ impl Parallel {
     }
 
     /// Where the ranks are: those of a run with these numbers, in order.
-    pub(crate) fn grid(&self, numbers: Vec<u64>) -> Grid {
-        let axes = self.axes.iter().rev().filter(|(_, size)| *size > 1);
-        Grid { sizes: axes.map(|(_, size)| *size).collect(), numbers }
+    pub(crate) fn layout(&self, numbers: Vec<u64>) -> Layout {
+        let axes: Vec<&(ParallelKind, usize)> =
+            self.axes.iter().rev().filter(|(_, size)| *size > 1).collect();
+        let pipeline = axes.iter().position(|(kind, _)| *kind == ParallelKind::Pipeline);
+        Layout {
+            grid: Grid { sizes: axes.iter().map(|(_, size)| *size).collect(), numbers, has_pieces: false },
+            pipeline,
+        }
+    }
+}
+
+/// The ranks of a run, of which those along one axis may be the stages of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// All ranks.
+    pub(crate) grid: Grid,
+    /// The axis of stages.
+    pub(crate) pipeline: Option<usize>,
+}
+
+/// Where ranks are once stages are joined and the batch is cut into pieces.
+pub(crate) struct JoinedPlaces {
+    /// The sizes of the axes: those of ranks, and the pieces, if there are several.
+    pub(crate) sizes: Vec<usize>,
+    /// By place and stage: the place of the rank in the layout.
+    pub(crate) members: Vec<Vec<usize>>,
+}
+
+impl Layout {
+    /// How many stages there are.
+    pub(crate) fn stages(&self) -> usize {
+        self.pipeline.map_or(1, |axis| self.grid.sizes[axis])
+    }
+
+    /// The stage of the rank at a place.
+    pub(crate) fn stage(&self, place: usize) -> usize {
+        self.pipeline.map_or(0, |axis| self.grid.coordinate(place, axis))
+    }
+
+    /// The places of joined ranks: in order, and of each rank the pieces one after the other.
+    pub(crate) fn joined(&self, pieces: usize) -> JoinedPlaces {
+        let axes = (0..self.grid.sizes.len()).filter(|axis| Some(*axis) != self.pipeline);
+        let sizes = axes.map(|axis| self.grid.sizes[axis]).chain((pieces > 1).then_some(pieces)).collect();
+        let step: usize = self.pipeline.map_or(0, |axis| self.grid.sizes[axis + 1..].iter().product());
+        let first = (0..self.grid.len()).filter(|&place| self.stage(place) == 0);
+        let members = first.flat_map(|place| {
+            let stages: Vec<usize> = (0..self.stages()).map(|stage| place + stage * step).collect();
+            vec![stages; pieces]
+        });
+        JoinedPlaces { sizes, members: members.collect() }
     }
 }
 
@@ -137,12 +174,19 @@ pub(crate) struct Grid {
     pub(crate) sizes: Vec<usize>,
     /// By place: the number of the rank.
     pub(crate) numbers: Vec<u64>,
+    /// Whether places along the last axis are the pieces of the batch that one rank computes.
+    pub(crate) has_pieces: bool,
 }
 
 impl Grid {
     /// How many ranks there are.
     pub(crate) fn len(&self) -> usize {
         self.numbers.len()
+    }
+
+    /// Whether places along an axis are the same rank.
+    pub(crate) fn is_of_pieces(&self, axis: usize) -> bool {
+        self.has_pieces && axis + 1 == self.sizes.len()
     }
 
     /// Where along an axis a place is.
@@ -164,7 +208,8 @@ mod tests {
 
     #[test]
     fn the_first_axis_of_the_order_is_the_innermost() {
-        let grid = |text: &str, ranks| text.parse::<Parallel>().expect("axes").grid((0..ranks).collect());
+        let grid =
+            |text: &str, ranks| text.parse::<Parallel>().expect("axes").layout((0..ranks).collect()).grid;
         let tp_first = grid("tp=2,dp=3", 6);
         assert_eq!(tp_first.sizes, [3, 2]);
         let along = |grid: &Grid, axis| (0..6).map(|place| grid.coordinate(place, axis)).collect::<Vec<_>>();
@@ -185,7 +230,19 @@ mod tests {
         assert_eq!(error("tp=0"), BadParallel::Size("tp", "0".to_owned()));
         assert_eq!(error("tp=2,tp=2"), BadParallel::Twice("tp"));
         assert_eq!(error("tp=2,order=tp-dp"), BadParallel::Order("tp-dp".to_owned()));
-        assert_eq!(error("tp=2,pp=2"), BadParallel::Pipeline(2));
+    }
+
+    #[test]
+    fn stages_are_joined_and_pieces_follow_each_other() {
+        let layout = |text: &str| text.parse::<Parallel>().expect("axes").layout((0..8).collect());
+        let inner = layout("tp=2,pp=2,dp=2");
+        assert_eq!((inner.stages(), inner.stage(1), inner.stage(2), inner.stage(6)), (2, 0, 1, 1));
+        let places = inner.joined(1);
+        assert_eq!(places.sizes, [2, 2]);
+        assert_eq!(places.members, [[0, 2], [1, 3], [4, 6], [5, 7]]);
+        let outer = layout("tp=2,pp=2,dp=2,order=tp-dp-pp").joined(2);
+        assert_eq!(outer.sizes, [2, 2, 2]);
+        assert_eq!(outer.members[..4], [[0, 4], [0, 4], [1, 5], [1, 5]]);
     }
 
     #[test]

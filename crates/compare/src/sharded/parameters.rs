@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use ulpscope_formats::Tensor;
 use ulpscope_tensor::DType;
 
-use super::members::{Member, distances, is_replica, merged_statistics, statistics_distance};
+use super::members::{Member, distances, error, is_replica, merged_statistics, statistics_distance};
 use super::parallel::Grid;
 use super::rule::{Placed, Rule, Slice};
 use crate::native::{limit, recorded};
@@ -25,6 +25,18 @@ pub struct ParameterFault {
     pub ranks: Vec<u64>,
     /// What is wrong with it.
     pub kind: ParameterFaultKind,
+    /// The stage of a pipeline that has it, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<StagePlace>,
+}
+
+/// A parameter in a stage of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagePlace {
+    /// The stage, from 0.
+    pub stage: u64,
+    /// Its name there, if it is not the golden's.
+    pub name: Option<String>,
 }
 
 /// What is wrong with a parameter of a rank.
@@ -37,6 +49,13 @@ pub enum ParameterFaultKind {
         found: ParameterSlice,
         /// Where it should be.
         expected: ParameterSlice,
+    },
+    /// A different parameter of the golden's.
+    OtherParameter {
+        /// Which.
+        found: String,
+        /// How many parameters of these ranks are different ones.
+        parameters: u64,
     },
     /// The same slice as these ranks, by its statistics.
     SameAs(Vec<u64>),
@@ -96,8 +115,9 @@ pub(super) fn check_parameter(
     let fault = |places: Vec<usize>, kind| ParameterFault {
         parameter: parameter.to_owned(),
         entry: entry.to_owned(),
-        ranks: places.into_iter().map(|place| grid.numbers[place]).collect(),
+        ranks: numbers(grid, places),
         kind,
+        stage: None,
     };
     let Some(shapes) = members.iter().map(Member::shape).collect::<Option<Vec<_>>>() else {
         return Vec::new();
@@ -114,7 +134,10 @@ pub(super) fn check_parameter(
     let parts: Option<Vec<Tensor>> = members.iter().map(Member::elements).collect();
     let (Some(parts), Some(full)) = (parts, golden.elements()) else {
         let found = by_statistics(grid, members, golden, &rule, limit);
-        return found.into_iter().map(|(places, kind)| fault(places, kind)).collect();
+        let mut found: Vec<ParameterFault> =
+            found.into_iter().map(|(places, kind)| fault(places, kind)).collect();
+        found.dedup();
+        return found;
     };
     let error = |part: &Tensor, slice: &Slice| -> Option<f64> {
         Some(distances(&part.view(), &sliced(&full, slice)?.view())?.rel_l2)
@@ -132,9 +155,40 @@ pub(super) fn check_parameter(
             (Some(found), Some(expected)) => ParameterFaultKind::OtherSlice { found, expected },
             (_, expected) => ParameterFaultKind::Differs { expected, error: error_here },
         };
-        found.push(fault(vec![place], kind));
+        let fault = fault(vec![place], kind);
+        // A rank computes several pieces of the batch with one parameter.
+        if !found.contains(&fault) {
+            found.push(fault);
+        }
     }
     found
+}
+
+/// The numbers of the ranks at these places, each once.
+fn numbers(grid: &Grid, places: Vec<usize>) -> Vec<u64> {
+    let mut numbers: Vec<u64> = places.into_iter().map(|place| grid.numbers[place]).collect();
+    numbers.dedup();
+    numbers
+}
+
+/// The golden's parameter that ranks have in the place of the one that they should have, if all of them have it.
+pub(super) fn other_parameter<'a>(
+    grid: &Grid,
+    members: &[Member<'_>],
+    rule: &Rule,
+    others: impl Iterator<Item = (&'a str, Member<'a>)>,
+) -> Option<&'a str> {
+    let shapes = members.iter().map(Member::shape).collect::<Option<Vec<_>>>()?;
+    let rule = Rule { only: None, ..rule.clone() };
+    let (whole, _) = rule.slices(grid, &shapes)?;
+    let is_one = |(_, other): &(&str, Member<'_>)| {
+        let known = members[0].tensor.dtype().zip(other.tensor.dtype());
+        let limit = known.map_or(SAME, |(one, other)| limit(one, other)).max(SAME);
+        other.shape().as_ref() == Some(&whole)
+            && error(&rule, grid, members, *other).is_some_and(|error| error <= limit)
+    };
+    let mut others = others;
+    others.find(is_one).map(|(name, _)| name)
 }
 
 /// The same by statistics: those of all parts together are the golden's, or one part is wrong.

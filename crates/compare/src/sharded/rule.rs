@@ -213,7 +213,11 @@ mod tests {
     use super::*;
 
     fn grid(sizes: &[usize]) -> Grid {
-        Grid { sizes: sizes.to_vec(), numbers: (0..sizes.iter().product::<usize>() as u64).collect() }
+        Grid {
+            sizes: sizes.to_vec(),
+            numbers: (0..sizes.iter().product::<usize>() as u64).collect(),
+            has_pieces: false,
+        }
     }
 
     fn tensor(shape: &[usize], values: &[f32]) -> Tensor {

@@ -6,31 +6,22 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use rayon::prelude::*;
 use ulpscope_dump::operators::ApiName;
 use ulpscope_dump::{CallKind, Content as EntryContent, Entry, Rank, Role, TensorEntry};
 
 use super::decide::{Content, Decision, decide};
-use super::members::{Member, measured_statistics};
+use super::members::{Member, measured_statistics, merged_statistics};
 use super::pairs::partners;
-use super::parallel::Grid;
-use super::parameters::{ParameterFault, check_parameter};
+use super::parameters::{ParameterFault, ParameterFaultKind, StagePlace, check_parameter, other_parameter};
+use super::passes::MESSAGES;
+use super::ranks::Ranks;
 use super::rule::{Placed, Rule};
 use crate::fact::Statistics;
 use crate::mapping::Mapping;
 use crate::native::recorded;
 use crate::pairing::{EntryUnit, PairOptions, pair_entries};
-
-/// The ranks of a run that are merged, and the golden.
-pub(super) struct Ranks {
-    pub(super) grid: Grid,
-    /// By place.
-    pub(super) ranks: Vec<Arc<Rank>>,
-    /// By place and number of the first rank's call: the number of the same call.
-    calls: Vec<Vec<Option<u32>>>,
-}
 
 /// What is known of an entry of the first rank.
 #[derive(Clone, Debug)]
@@ -52,6 +43,12 @@ pub(super) struct SurveyedEntry {
     pub(super) golden_statistics: Option<Statistics>,
     /// The statistics of a sum.
     pub(super) sum: Option<Statistics>,
+    /// The shape of the golden's, where no rule leads to it.
+    pub(super) unfit: Option<Vec<u64>>,
+    /// Of the gradient of a parameter: its norm over the golden's.
+    pub(super) ratio: Option<f64>,
+    /// Whether the first rank has zeros alone.
+    pub(super) is_zero: bool,
 }
 
 /// What is known of a call of the first rank.
@@ -70,48 +67,16 @@ impl SurveyedCall {
     pub(super) fn is_collective(&self) -> bool {
         self.name.starts_with("Distributed.")
     }
+
+    pub(super) fn is_message(&self) -> bool {
+        self.is_collective() && MESSAGES.contains(&self.operation.as_str())
+    }
 }
 
 impl Ranks {
-    pub(super) fn of(grid: Grid, ranks: Vec<Arc<Rank>>) -> Ranks {
-        let first = Arc::clone(&ranks[0]);
-        let calls = ranks.iter().map(|rank| {
-            let by_name: HashMap<String, u32> =
-                (0..rank.calls().len()).map(|call| (rank.name(call), call as u32)).collect();
-            (0..first.calls().len()).map(|call| by_name.get(&first.name(call)).copied()).collect()
-        });
-        let calls = calls.collect();
-        Ranks { grid, ranks, calls }
-    }
-
-    pub(super) fn first(&self) -> &Rank {
-        &self.ranks[0]
-    }
-
-    /// Whether every rank makes a call of the first.
-    pub(super) fn has_call(&self, call: usize) -> bool {
-        self.calls.iter().all(|calls| calls[call].is_some())
-    }
-
-    /// The entries of a call on each rank; nothing where a rank lacks it or it cannot be read.
-    pub(super) fn entries(&self, call: usize) -> Option<Vec<Vec<Entry>>> {
-        let entries =
-            self.ranks.iter().zip(&self.calls).map(|(rank, calls)| rank.entries(calls[call]? as usize).ok());
-        entries.collect()
-    }
-
-    /// One tensor on every rank, by the entries of a call on each.
-    pub(super) fn members<'a>(&'a self, entries: &'a [Vec<Entry>], of: &Entry) -> Option<Vec<Member<'a>>> {
-        let member = |(rank, entries): (&'a Arc<Rank>, &'a Vec<Entry>)| {
-            let same = entries.iter().find(|entry| entry.role == of.role && entry.path == of.path)?;
-            Some(Member { rank, tensor: tensor(same)? })
-        };
-        self.ranks.iter().zip(entries).map(member).collect()
-    }
-
     /// Surveys all calls. Rules of entries are open where neither shapes nor content tell.
     pub(super) fn survey(&self, golden: &Rank, options: &PairOptions) -> Vec<SurveyedCall> {
-        let mut calls: Vec<SurveyedCall> = partners(self.first(), golden, options)
+        let mut calls: Vec<SurveyedCall> = partners(self, golden, options)
             .into_par_iter()
             .enumerate()
             .map(|(call, partner)| self.survey_call(call, golden, partner))
@@ -134,7 +99,7 @@ impl Ranks {
         let Some(entries) = self.entries(call) else { return surveyed };
         let theirs = partner.and_then(|partner| golden.entries(partner as usize).ok()).unwrap_or_default();
         let partners = entry_partners(&entries[0], &theirs);
-        for entry in &entries[0] {
+        for entry in entries[0].iter() {
             let Some(members) = tensor(entry).and_then(|_| self.members(&entries, entry)) else {
                 surveyed.entries.push(SurveyedEntry::other(entry));
                 continue;
@@ -144,31 +109,40 @@ impl Ranks {
             let golden = partner.map(|(_, tensor)| Member { rank: golden, tensor });
             let tensor = members[0].tensor;
             let content = match (kind, parameter(entry, tensor, golden)) {
-                (CallKind::Backward | CallKind::ParametersGrad, _) => Content::Gradient,
+                (CallKind::Backward, _) => Content::Gradient,
+                (CallKind::ParametersGrad, _) => Content::ParameterGradient,
                 (_, Some(_)) => Content::Parameter,
                 (_, None) => Content::Value,
             };
-            let decision = decide(&self.grid, &members, golden, content);
+            let grid = self.grid_of(call);
+            let decision = decide(grid, &members, golden, content);
             if let (Some(name), Some(golden), Some(rule)) =
                 (parameter(entry, tensor, golden), golden, &decision.rule)
             {
-                surveyed.faults.extend(check_parameter(
-                    &self.grid,
-                    &members,
-                    golden,
-                    rule,
-                    &name,
-                    &entry.name,
-                ));
+                let mut faults = check_parameter(grid, &members, golden, rule, &name, &entry.name);
+                if !faults.is_empty() {
+                    self.explain_stage(call, &mut faults, (&members, rule), golden.rank);
+                }
+                surveyed.faults.extend(faults);
             }
             let is_sharded = decision.rule.as_ref().is_some_and(|rule| rule.is_sharded() && !rule.is_sum());
             let sum = decision.rule.as_ref().filter(|rule| rule.is_sum());
+            let own = recorded(tensor);
+            let unfit =
+                golden.filter(|golden| decision.rule.is_none() && golden.tensor.shape != tensor.shape);
+            let ratio = golden.zip(decision.rule.as_ref()).filter(|_| kind == CallKind::ParametersGrad);
+            let ratio = ratio.and_then(|(golden, rule)| {
+                Some(merged_statistics(rule, grid, &members)[3]? / recorded(golden.tensor)[3]?)
+            });
             surveyed.entries.push(SurveyedEntry {
                 name: entry.name.clone(),
                 source: tensor.source.clone(),
                 is_output: entry.role == Role::Output,
                 shape: tensor.shape.clone().unwrap_or_default(),
-                sum: sum.and_then(|rule| measured_statistics(rule, &self.grid, &members)),
+                sum: sum.and_then(|rule| measured_statistics(rule, grid, &members)),
+                unfit: unfit.and_then(|golden| golden.tensor.shape.clone()),
+                ratio: ratio.filter(|ratio| ratio.is_finite()),
+                is_zero: own[0] == Some(0.0) && own[1] == Some(0.0),
                 rule: decision.rule.clone(),
                 decision: Some(decision),
                 is_paired: golden.is_some(),
@@ -178,6 +152,37 @@ impl Ranks {
             });
         }
         surveyed
+    }
+
+    /// Adds the stage to faults of a parameter, and which parameter it is instead.
+    fn explain_stage(
+        &self,
+        call: usize,
+        faults: &mut Vec<ParameterFault>,
+        (members, rule): (&[Member<'_>], &Rule),
+        golden: &Rank,
+    ) {
+        let Some(joined) = self.joined.as_ref().filter(|_| self.stages() > 1) else { return };
+        let stage = self.stage(call);
+        for fault in faults.iter_mut() {
+            let own = joined.names[stage].own(&fault.parameter);
+            let name = own.filter(|own| *own != fault.parameter).map(str::to_owned);
+            fault.stage = Some(StagePlace { stage: stage as u64, name });
+        }
+        let Some(first) = faults.first().cloned() else { return };
+        let entries: Vec<(&str, Vec<Entry>, usize)> = joined
+            .parameters
+            .iter()
+            .filter(|used| used.parameter != first.parameter)
+            .filter_map(|used| Some((used.parameter.as_str(), golden.entries(used.call).ok()?, used.entry)))
+            .collect();
+        let others = entries.iter().filter_map(|(name, entries, at)| {
+            Some((*name, Member { rank: golden, tensor: tensor(entries.get(*at)?)? }))
+        });
+        if let Some(found) = other_parameter(self.grid_of(call), members, rule, others) {
+            let kind = ParameterFaultKind::OtherParameter { found: found.to_owned(), parameters: 1 };
+            *faults = vec![ParameterFault { ranks: self.numbers(call), kind, ..first }];
+        }
     }
 
     /// Settles rules along the flow of data: what is open after looking at each call alone.
@@ -248,6 +253,9 @@ impl SurveyedEntry {
             golden_source: None,
             golden_statistics: None,
             sum: None,
+            unfit: None,
+            ratio: None,
+            is_zero: false,
         }
     }
 }

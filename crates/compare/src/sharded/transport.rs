@@ -40,6 +40,12 @@ impl Transports {
                     .as_ref()
                     .is_none_or(|source| source.starts_with("parameter") || source.starts_with("buffer"))
             };
+            // What arrives is not what the same call sends.
+            if call.is_message() {
+                let outputs = call.entries.iter().filter(|entry| entry.is_output);
+                found.sources.extend(outputs.map(|entry| (entry.name.clone(), None)));
+                continue;
+            }
             // What is computed matters more than what it is computed with.
             let Some(main) = inputs().find(|entry| !is_origin(entry)).or_else(|| inputs().next()) else {
                 continue;
@@ -67,7 +73,7 @@ impl Transports {
         let numbers: HashMap<&str, usize> =
             calls.iter().enumerate().map(|(number, call)| (call.name.as_str(), number)).collect();
         let mut gradients: HashMap<String, (usize, &str)> = HashMap::new();
-        let mut uses: HashMap<&str, Vec<&String>> = HashMap::new();
+        let mut uses: HashMap<&str, Vec<Option<&String>>> = HashMap::new();
         for (number, call) in calls.iter().enumerate() {
             if call.kind == CallKind::ParametersGrad && call.partner.is_some() {
                 let module = call.name.split(".parameters_grad").next().unwrap_or_default();
@@ -95,17 +101,16 @@ impl Transports {
             let backward = numbers.get(call.name.replacen(".forward", ".backward", 1).as_str());
             let Some(&backward) = backward else { continue };
             let (inputs, outputs) = (tensors(call, false), tensors(&calls[backward], true));
-            if inputs.len() != outputs.len() {
-                continue;
-            }
-            for (entry, gradient) in inputs.into_iter().zip(outputs) {
+            let outputs = Some(outputs).filter(|outputs| outputs.len() == inputs.len());
+            for (at, entry) in inputs.into_iter().enumerate() {
                 if let Some(parameter) = named(&entry.source).or_else(|| named(&entry.golden_source)) {
-                    uses.entry(parameter).or_default().push(&gradient.name);
+                    let gradient = outputs.as_ref().map(|outputs| &outputs[at].name);
+                    uses.entry(parameter).or_default().push(gradient);
                 }
             }
         }
         for (parameter, uses) in uses {
-            if let ([entry], Some(&(call, gradient))) = (&uses[..], gradients.get(parameter)) {
+            if let ([Some(entry)], Some(&(call, gradient))) = (&uses[..], gradients.get(parameter)) {
                 let mean = Exchanged { call, entry: gradient.to_owned(), is_mean: true };
                 self.sums.entry((*entry).clone()).or_insert(mean);
             }
