@@ -33,7 +33,8 @@ pub(crate) fn convert(
         })?,
         Records::PklLines => {
             let stacks = stacks_beside(source);
-            let stacks = if storage::is_file(&stacks) { Some(Bytes::map(&stacks, Access::ReadOnly)?) } else { None };
+            let stacks =
+                if storage::is_file(&stacks) { Some(Bytes::map(&stacks, Access::ReadOnly)?) } else { None };
             file::write_with(target, |lines| {
                 report = bytes.reading(|| msprobe_to_pkl(bytes, stacks.as_ref(), style, lines))?;
                 stacks.as_ref().map_or(Ok(()), Bytes::check)

@@ -19,7 +19,10 @@ const SHOWN: usize = 4;
 fn split(path: &Path) -> Option<(PathBuf, &str)> {
     let text = path.to_str()?;
     // What cannot be asked about is not an address: opening it reports why.
-    let is_missing = || storage::about_itself(path).is_err_and(|error| !storage::is_remote(path) || error.kind() == ErrorKind::NotFound);
+    let is_missing = || {
+        storage::about_itself(path)
+            .is_err_and(|error| !storage::is_remote(path) || error.kind() == ErrorKind::NotFound)
+    };
     if !text.contains(':') || !is_missing() {
         return None;
     }

@@ -154,12 +154,13 @@ pub(crate) fn find(
         .map(|name| name.to_string_lossy().into())
         .collect();
     let name = |up: usize| names.get(up).map_or("", String::as_str);
-    let folder = usize::from(!storage::is_folder(path));
+    let is_folder = storage::is_folder(path);
+    let folder = usize::from(!is_folder);
     let rank = rank_name(name(folder)).unwrap_or_default();
     // The step is in the name of the folder itself, or of the folder around a rank's.
     let above = if rank.text.is_empty() { folder } else { folder + 1 };
     let here = Here { step: step_number(name(above)), rank, strange: false };
-    if !storage::is_folder(path) {
+    if !is_folder {
         return Ok(vec![here.found(of_file(path)?)]);
     }
     let mut search = Search { problems, passed: PassedOver::default(), empty: Vec::new() };

@@ -44,7 +44,8 @@ impl Storage for Fake {
 
     fn open(&self, path: &Path) -> io::Result<Opened> {
         let name = path.to_str().unwrap().to_owned();
-        let size = name.split('/').nth(2).and_then(|size| size.parse().ok()).ok_or(io::ErrorKind::NotFound)?;
+        let size = name.split('/').nth(2).and_then(|size| size.parse::<usize>().ok());
+        let size = size.ok_or(io::ErrorKind::NotFound)?;
         let beginning = content(0..size.min(BEGINNING) as u64);
         Ok(Opened { object: Arc::new(FakeObject { name, size }), beginning })
     }
@@ -116,18 +117,18 @@ fn a_part_that_is_fetched_is_read_once_and_no_further() {
 
 #[test]
 fn more_than_the_limit_is_read_within_it() {
-    let name = "fake://402653184/large";
+    let name = "fake://536870912/large";
     let bytes = map(name);
     let before = resident();
     for (number, piece) in bytes.chunks(16 * MIB).enumerate() {
         let start = number as u64 * 16 * MIB as u64;
         assert_eq!(piece, &content(start..start + piece.len() as u64)[..], "from {start}");
     }
-    // The limit, a piece for comparison, and what tests beside this one have.
-    assert!(resident() < before + 200 * MIB, "{} after {before}", resident());
+    // The limit of 64 MiB, what eight threads that read have had at a time, and a piece for comparison.
+    assert!(resident() < before + 300 * MIB, "{} after {before}", resident());
     // Its beginning was given up, and comes back.
     assert_eq!(bytes[300_000], content(300_000..300_001)[0]);
-    assert!(read_of(name) > 384 * MIB as u64);
+    assert!(read_of(name) > 512 * MIB as u64);
 }
 
 #[test]
@@ -188,5 +189,8 @@ fn absent_parts_are_written_to_files() {
 fn nothing_is_written_elsewhere() {
     drop(map("fake://1/small"));
     let error = file::write_with(Path::new("fake://1/out"), |_| Ok(())).unwrap_err();
-    assert!(error.to_string().starts_with("fake://1/out: results are written on this machine only"), "{error}");
+    assert!(
+        error.to_string().starts_with("fake://1/out: results are written on this machine only"),
+        "{error}"
+    );
 }

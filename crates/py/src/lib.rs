@@ -78,7 +78,7 @@ mod _core {
 
     /// Makes dumps in buckets readable. Connects to nothing.
     #[pymodule_init]
-    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         ulpscope_store::register();
         Ok(())
     }

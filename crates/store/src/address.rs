@@ -88,7 +88,9 @@ mod tests {
 
     #[test]
     fn a_path_that_could_mean_a_different_key_is_refused() {
-        for path in ["s3://", "s3:///key", "s3://a b/key", "s3://b/../c", "s3://b//c", "s3://b/c//d", "s3://b/./c"] {
+        for path in
+            ["s3://", "s3:///key", "s3://a b/key", "s3://b/../c", "s3://b//c", "s3://b/c//d", "s3://b/./c"]
+        {
             assert!(Address::of(Path::new(path)).is_err(), "{path}");
         }
     }

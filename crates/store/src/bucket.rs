@@ -55,7 +55,8 @@ pub(crate) fn open(address: &Address) -> io::Result<Arc<dyn Bucket>> {
 }
 
 fn connect(address: &Address, variables: &[(String, String)]) -> io::Result<Arc<dyn Bucket>> {
-    let value = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let value =
+        |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let attempts = value("AWS_MAX_ATTEMPTS").and_then(|text| text.parse().ok()).unwrap_or(ATTEMPTS);
     let retry = RetryConfig {
         backoff: BackoffConfig {
@@ -71,7 +72,8 @@ fn connect(address: &Address, variables: &[(String, String)]) -> io::Result<Arc<
     let explained = |why: object_store::Error| error::explained(&why, address);
     match address.provider {
         Provider::S3 => {
-            let endpoint = value("AWS_ENDPOINT_URL_S3").or(value("AWS_ENDPOINT_URL")).or(value("AWS_ENDPOINT"));
+            let endpoint =
+                value("AWS_ENDPOINT_URL_S3").or(value("AWS_ENDPOINT_URL")).or(value("AWS_ENDPOINT"));
             let allows = value("AWS_ALLOW_HTTP").is_some_and(|text| text.eq_ignore_ascii_case("true"));
             if let Some(endpoint) = endpoint.filter(|endpoint| endpoint.starts_with("http://") && !allows) {
                 let message = format!(
@@ -94,9 +96,12 @@ fn connect(address: &Address, variables: &[(String, String)]) -> io::Result<Arc<
 fn variables(provider: Provider) -> Vec<(String, String)> {
     let is_its = |name: &str| match provider {
         Provider::S3 => name.starts_with("AWS_"),
-        Provider::Google => name.starts_with("GOOGLE_") || name == "SERVICE_ACCOUNT" || name == "AWS_MAX_ATTEMPTS",
+        Provider::Google => {
+            name.starts_with("GOOGLE_") || name == "SERVICE_ACCOUNT" || name == "AWS_MAX_ATTEMPTS"
+        }
     };
-    let all = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let all = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let mut found: Vec<(String, String)> = all.filter(|(name, _)| is_its(name)).collect();
     found.sort();
     found

@@ -20,7 +20,9 @@ pub(crate) fn nothing_there(address: &Address) -> io::Error {
 
 /// The object is not the one that was opened.
 pub(crate) fn changed() -> io::Error {
-    io::Error::other("changed while it was read: another program writes to it; read it again when that is done")
+    io::Error::other(
+        "changed while it was read: another program writes to it; read it again when that is done",
+    )
 }
 
 /// The error of a client, for people.
@@ -41,7 +43,7 @@ pub(crate) fn explained(why: &Error, address: &Address) -> io::Error {
         Error::InvalidPath { .. } => (
             io::ErrorKind::InvalidData,
             format!(
-                "a key of the bucket {bucket} has a part that is empty, '.' or '..', which names no file: move that \
+                "a key of the bucket {bucket} has a control character or a part that is empty, '.' or '..', and names no file: move that \
                  object elsewhere ({said})"
             ),
         ),

@@ -125,8 +125,8 @@ pub(crate) fn about_object(object: &ObjectMeta) -> About {
     let changed = u128::try_from(object.last_modified.timestamp_millis()).unwrap_or_default();
     let tag = object.e_tag.as_deref().unwrap_or_default();
     // FNV-1a of 64 bits: the same on every machine and in every release.
-    let hash = tag
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = tag.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     About { kind: Kind::File, size: object.size, version: changed << 64 | u128::from(hash) }
 }

@@ -95,7 +95,7 @@ class S3Server:
 
     def stop(self) -> None:
         """Ends the process."""
-        self._process.terminate()
+        self._process.kill()
         self._process.wait()
 
 
@@ -144,10 +144,11 @@ class Way:
                 self.end_headers()
                 self.wfile.write(answer.body[: answer.cut])
 
-            do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
-
             def log_message(self, format: str, *args: Any) -> None:
                 pass
+
+        for method in ("HEAD", "PUT", "POST", "DELETE"):
+            setattr(Handler, f"do_{method}", Handler.do_GET)
 
         class Server(ThreadingHTTPServer):
             # Connections that clients keep open do not keep the server.

@@ -84,7 +84,8 @@ impl Write for Copying<'_> {
         match self.0.write(bytes) {
             #[cfg(unix)]
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
-                self.0.write(&bytes[..bytes.len().min(COPIED)].to_vec())
+                let copy = bytes[..bytes.len().min(COPIED)].to_vec();
+                self.0.write(&copy)
             }
             written => written,
         }

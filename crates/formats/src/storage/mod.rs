@@ -71,7 +71,8 @@ pub(crate) fn of(path: &Path) -> Option<Arc<dyn Storage>> {
         return None;
     }
     let storages = STORAGES.read().unwrap_or_else(PoisonError::into_inner);
-    let is_its = |storage: &&Arc<dyn Storage>| storage.schemes().iter().any(|scheme| text.starts_with(scheme));
+    let is_its =
+        |storage: &&Arc<dyn Storage>| storage.schemes().iter().any(|scheme| text.starts_with(scheme));
     storages.iter().find(is_its).map(Arc::clone)
 }
 
@@ -85,7 +86,8 @@ pub fn refuse_to_write(path: &Path) -> io::Result<()> {
     if !is_remote(path) {
         return Ok(());
     }
-    let message = "results are written on this machine only: name a local path, and copy it to the bucket afterwards";
+    let message =
+        "results are written on this machine only: name a local path, and copy it to the bucket afterwards";
     Err(io::Error::new(ErrorKind::Unsupported, message))
 }
 
@@ -114,7 +116,9 @@ pub fn is_file(path: &Path) -> bool {
 pub fn exists(path: &Path) -> bool {
     match of(path) {
         None => path.exists(),
-        Some(storage) => storage.about(path).map_or_else(|error| error.kind() != ErrorKind::NotFound, |_| true),
+        Some(storage) => {
+            storage.about(path).map_or_else(|error| error.kind() != ErrorKind::NotFound, |_| true)
+        }
     }
 }
 

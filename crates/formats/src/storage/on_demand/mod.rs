@@ -62,9 +62,6 @@ struct State {
     blocks: Vec<Block>,
     /// Whether the range of addresses is still this file's.
     is_open: bool,
-    /// The block after those that the last fault had read, and how many they were.
-    next: usize,
-    window: usize,
 }
 
 /// Maps a file of a storage.
@@ -97,7 +94,7 @@ impl OnDemand {
             object,
             start: memory.as_ptr() as usize,
             size: memory.len(),
-            state: Mutex::new(State { blocks, is_open: true, next: 0, window: 0 }),
+            state: Mutex::new(State { blocks, is_open: true }),
             arrived: Condvar::new(),
             failure: OnceLock::new(),
         });
@@ -135,11 +132,12 @@ impl OnDemand {
     fn answer(self: &Arc<Self>, address: usize) -> bool {
         let block = (address - self.start) / BLOCK;
         let blocks = {
-            let mut state = self.state();
-            let follows = block == state.next && state.window > 0;
-            state.window = if follows { (2 * state.window).min(WINDOW) } else { 1 };
-            state.next = (block + state.window).min(state.blocks.len());
-            block..state.next
+            let state = self.state();
+            // Several threads may each go through a part of their own: what is there before a block says how long its
+            // reader has been at it.
+            let before = state.blocks[..block].iter().rev().take(WINDOW);
+            let known = before.take_while(|known| **known == Block::Present).count();
+            block..(block + known.max(1)).min(state.blocks.len())
         };
         self.read(blocks).is_ok()
     }
@@ -165,7 +163,12 @@ impl OnDemand {
             // The first failure is the one to report.
             let _ = self.failure.set(error.to_string());
             let mut state = self.state();
-            for block in absent.into_iter().flatten().filter(|&block| state.blocks[block] == Block::Asked).collect::<Vec<_>>() {
+            for block in absent
+                .into_iter()
+                .flatten()
+                .filter(|&block| state.blocks[block] == Block::Asked)
+                .collect::<Vec<_>>()
+            {
                 state.blocks[block] = Block::Absent;
             }
             drop(state);

@@ -90,15 +90,11 @@ pub(crate) fn request(address: usize) -> bool {
     }
     let request = Request { address, state: AtomicU32::new(WAITING) };
     let place = &raw const request as usize;
-    // SAFETY: writes the bytes of a number. So few bytes are written to a pipe whole or not at all.
+    // SAFETY: writes the bytes of a number. So few bytes are written to a pipe whole or not at all, and no signal
+    // interrupts a handler that blocks them all.
     #[expect(unsafe_code)]
-    let written = loop {
-        let written = unsafe { libc::write(REQUESTS.load(SeqCst), (&raw const place).cast(), size_of::<usize>()) };
-        // SAFETY: as above.
-        if written >= 0 || unsafe { *libc::__errno_location() } != libc::EINTR {
-            break written;
-        }
-    };
+    let written =
+        unsafe { libc::write(REQUESTS.load(SeqCst), (&raw const place).cast(), size_of::<usize>()) };
     if written != size_of::<usize>() as isize {
         return false;
     }
