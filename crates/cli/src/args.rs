@@ -6,6 +6,7 @@ mod convert;
 mod dumps;
 mod engine_options;
 mod graph;
+mod local_path;
 mod network_options;
 mod page;
 mod pkl_style;
@@ -36,6 +37,7 @@ pub(crate) use precision_tool::{PrecisionToolAction, PrecisionToolArgs};
 pub(crate) use run_options::with_python_options;
 pub(crate) use shell::ShellArgs;
 
+use self::local_path::local_path;
 use crate::output::Look;
 
 const ABOUT: &str =
@@ -264,7 +266,8 @@ pub(crate) struct StatsArgs {
         value_name = "DIR",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "."
+        default_missing_value = ".",
+        value_parser = local_path()
     )]
     pub(crate) txt: Option<PathBuf>,
 
@@ -351,6 +354,7 @@ pub(crate) struct MergeArgs {
         short = 'o',
         long = "output",
         value_name = "FILE",
+        value_parser = local_path(),
         help = format!(
             "Write the sheet into FILE, which ends in {} [default: show it]",
             SheetFormat::extensions()

@@ -69,6 +69,7 @@ pub struct PythonParts<'a> {
 /// Runs the command line `args` (its first item is the program's name) and returns the exit code: see `exit.rs`. Commands
 /// that need a part of Python are handed over to Python if it is not there.
 pub fn run(args: impl IntoIterator<Item = OsString>, python: Option<PythonParts<'_>>) -> u8 {
+    ulpscope_store::register();
     let args = args::spell_out(args);
     let low = match Low::try_parse_from(&args) {
         Ok(low) => low,

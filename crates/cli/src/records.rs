@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ulpscope_formats::file::{self, Format, Records};
 use ulpscope_formats::records::{PklStyle, Report, ToMsprobe, msprobe_to_pkl, pkl_to_msprobe};
-use ulpscope_formats::{Access, Bytes, Error};
+use ulpscope_formats::{Access, Bytes, Error, storage};
 
 /// The files that a conversion of records writes: the target and, for a dump, its stacks.
 pub(crate) fn outputs(to: Records, target: &Path) -> Vec<PathBuf> {
@@ -33,7 +33,8 @@ pub(crate) fn convert(
         })?,
         Records::PklLines => {
             let stacks = stacks_beside(source);
-            let stacks = if stacks.is_file() { Some(Bytes::map(&stacks, Access::ReadOnly)?) } else { None };
+            let stacks =
+                if storage::is_file(&stacks) { Some(Bytes::map(&stacks, Access::ReadOnly)?) } else { None };
             file::write_with(target, |lines| {
                 report = bytes.reading(|| msprobe_to_pkl(bytes, stacks.as_ref(), style, lines))?;
                 stacks.as_ref().map_or(Ok(()), Bytes::check)

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ulpscope_formats::natural;
+use ulpscope_formats::storage::{self, Kind};
 
 use crate::names::Distinct;
 
@@ -46,7 +47,7 @@ impl Walk {
     pub(crate) fn of(roots: &[PathBuf], except: Option<&Path>) -> Walk {
         let mut walk = Walk::default();
         for root in roots {
-            if root.is_dir() {
+            if storage::is_folder(root) {
                 walk.folder(root, except);
             } else {
                 // A missing path is reported as a file that cannot be opened.
@@ -70,7 +71,7 @@ impl Walk {
     pub(crate) fn empty_folders(&self, roots: &[PathBuf]) -> Vec<String> {
         let failed = |root: &&PathBuf| !self.failures.iter().any(|(path, _)| path.starts_with(root));
         let empty = |root: &&PathBuf| !self.files.iter().any(|found| found.path.starts_with(root));
-        let roots = roots.iter().filter(|root| root.is_dir()).filter(failed).filter(empty);
+        let roots = roots.iter().filter(|root| storage::is_folder(root)).filter(failed).filter(empty);
         roots.map(|root| format!("{}: there is no file in this folder", root.display())).collect()
     }
 
@@ -89,7 +90,7 @@ impl Walk {
     }
 
     fn folder(&mut self, root: &Path, except: Option<&Path>) {
-        let inside = match fs::canonicalize(root) {
+        let inside = match storage::real_path(root) {
             Ok(inside) => inside,
             Err(error) => return self.failures.push((root.to_owned(), error)),
         };
@@ -111,19 +112,19 @@ impl Walk {
         inside: &Path,
         except: Option<&Path>,
     ) -> io::Result<Vec<PathBuf>> {
-        let kind = if path == root { fs::metadata(path)? } else { fs::symlink_metadata(path)? };
-        if kind.is_symlink() {
+        let about = if path == root { storage::about(path)? } else { storage::about_itself(path)? };
+        if about.kind == Kind::Link {
             let lands = fs::canonicalize(path)?;
             if !lands.starts_with(inside) || !lands.is_file() {
                 self.links.push(path.to_owned());
                 return Ok(Vec::new());
             }
-        } else if kind.is_dir() {
+        } else if about.kind == Kind::Folder {
             if except.is_some_and(|except| fs::canonicalize(path).is_ok_and(|path| path == except)) {
                 return Ok(Vec::new());
             }
             let mut below =
-                fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+                storage::list(path)?.into_iter().map(|item| path.join(item.name)).collect::<Vec<_>>();
             below.sort_by(|a, b| {
                 natural::compare(b.as_os_str().as_encoded_bytes(), a.as_os_str().as_encoded_bytes())
             });

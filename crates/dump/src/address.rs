@@ -3,9 +3,10 @@
 //! DUMP is anything that can be opened as a dump: the folder of a run, of a step or of a rank, or a file. ENTRY is the
 //! name of an entry, `Functional.linear.0.forward.input.0`. A path that exists is always itself.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use ulpscope_formats::{Error, Fault, Tensor};
+use ulpscope_formats::{Error, Fault, Tensor, storage};
 
 use crate::entry::{Content, Entry};
 use crate::rank::Rank;
@@ -17,13 +18,18 @@ const SHOWN: usize = 4;
 /// The two parts of an address; nothing if the path exists, or nothing exists before a colon in it.
 fn split(path: &Path) -> Option<(PathBuf, &str)> {
     let text = path.to_str()?;
-    if !text.contains(':') || path.symlink_metadata().is_ok() {
+    // What cannot be asked about is not an address: opening it reports why.
+    let is_missing = || {
+        storage::about_itself(path)
+            .is_err_and(|error| !storage::is_remote(path) || error.kind() == ErrorKind::NotFound)
+    };
+    if !text.contains(':') || !is_missing() {
         return None;
     }
     // The longest path that exists: folders may have colons in their names, times for example.
     let colons = text.rmatch_indices(':').map(|(at, _)| at);
-    let ends = colons.filter(|&at| at > 0 && at + 1 < text.len());
-    ends.map(|at| (PathBuf::from(&text[..at]), &text[at + 1..])).find(|(dump, _)| dump.exists())
+    let ends = colons.filter(|&at| at > 0 && at + 1 < text.len() && !text[at..].starts_with("://"));
+    ends.map(|at| (PathBuf::from(&text[..at]), &text[at + 1..])).find(|(dump, _)| storage::exists(dump))
 }
 
 /// Whether a path is the address of an entry.
@@ -54,7 +60,7 @@ pub fn tensor_at(path: &Path) -> Result<Option<Tensor>, Error> {
         }
     }
     if found.len() > 1 {
-        let folder = |place: &Path| match place.is_dir() {
+        let folder = |place: &Path| match storage::is_folder(place) {
             true => place.to_owned(),
             false => place.parent().unwrap_or(Path::new("")).to_owned(),
         };

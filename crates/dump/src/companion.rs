@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ulpscope_formats::{Access, Bytes, Error};
+use ulpscope_formats::{Access, Bytes, Error, storage};
 
 use crate::links;
 
@@ -25,7 +25,7 @@ impl Companion {
     /// The document, if there is one. Links are not followed.
     pub(crate) fn bytes(&self) -> Result<Option<Bytes>, Error> {
         match self {
-            Companion::File(path) if path.exists() => {
+            Companion::File(path) if storage::exists(path) => {
                 links::refuse(path)?;
                 Bytes::map(path, Access::ReadOnly).map(Some)
             }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use ulpscope_formats::file::{Format, Records};
-use ulpscope_formats::{Access, Bytes, Error, Fault};
+use ulpscope_formats::{Access, Bytes, Error, Fault, storage};
 
 use crate::acl::{self, AclPlace};
 use crate::address;
@@ -141,11 +141,12 @@ pub(crate) fn find(
     problems: &mut Problems,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Found>, Error> {
+    storage::forget(path);
     if address::is_address(path) {
         return Ok(vec![Here::default().found(Opening::Entry(path.to_owned()))]);
     }
     // `.` and links do not show the real name.
-    let whole = path.canonicalize().map_err(|error| Error::whole(error).in_file(path))?;
+    let whole = storage::real_path(path).map_err(|error| Error::whole(error).in_file(path))?;
     let names: Vec<String> = whole
         .ancestors()
         .take(3)
@@ -153,12 +154,13 @@ pub(crate) fn find(
         .map(|name| name.to_string_lossy().into())
         .collect();
     let name = |up: usize| names.get(up).map_or("", String::as_str);
-    let folder = usize::from(!path.is_dir());
+    let is_folder = storage::is_folder(path);
+    let folder = usize::from(!is_folder);
     let rank = rank_name(name(folder)).unwrap_or_default();
     // The step is in the name of the folder itself, or of the folder around a rank's.
     let above = if rank.text.is_empty() { folder } else { folder + 1 };
     let here = Here { step: step_number(name(above)), rank, strange: false };
-    if !path.is_dir() {
+    if !is_folder {
         return Ok(vec![here.found(of_file(path)?)]);
     }
     let mut search = Search { problems, passed: PassedOver::default(), empty: Vec::new() };

@@ -1,10 +1,9 @@
 //! What a rank is read from: its files with sizes and times, so that a later comparison can tell whether they changed.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
+use ulpscope_formats::storage::{self, Kind};
 
 use crate::tree::RankPlace;
 
@@ -43,7 +42,7 @@ impl RankPlace {
         for file in &found {
             hash.add(file.path.as_os_str().as_encoded_bytes());
             hash.add(&file.bytes.to_le_bytes());
-            hash.add(&file.changed.to_le_bytes());
+            hash.add(&file.version.to_le_bytes());
         }
         Inputs {
             path: path.to_owned(),
@@ -59,21 +58,19 @@ struct File {
     /// Below the folder.
     path: PathBuf,
     bytes: u64,
-    /// In nanoseconds since 1970.
-    changed: u128,
+    /// See [`storage::About::version`].
+    version: u128,
 }
 
 /// Adds the files below a folder, or a file. Links are not followed: nothing is read through them.
 fn list(path: &Path, named: &Path, depth: usize, found: &mut Vec<File>) {
-    let Ok(about) = fs::symlink_metadata(path) else { return };
-    if about.is_file() {
-        let changed = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let changed = changed.map_or(0, |since| since.as_nanos());
-        found.push(File { path: named.to_owned(), bytes: about.len(), changed });
-    } else if about.is_dir() && depth < MAX_DEPTH {
-        let Ok(items) = fs::read_dir(path) else { return };
-        for item in items.flatten() {
-            list(&item.path(), &named.join(item.file_name()), depth + 1, found);
+    let Ok(about) = storage::about_itself(path) else { return };
+    if about.kind == Kind::File {
+        found.push(File { path: named.to_owned(), bytes: about.size, version: about.version });
+    } else if about.kind == Kind::Folder && depth < MAX_DEPTH {
+        let Ok(items) = storage::list(path) else { return };
+        for item in items {
+            list(&path.join(&item.name), &named.join(&item.name), depth + 1, found);
         }
     }
 }

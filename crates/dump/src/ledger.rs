@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use ulpscope_formats::json::{self, Json};
-use ulpscope_formats::{Access, Bytes, Error, Fault, Place};
+use ulpscope_formats::{Access, Bytes, Error, Fault, Place, storage};
 
 use crate::links;
 
@@ -44,13 +44,13 @@ pub struct Ledger {
 impl Ledger {
     /// Whether a folder has a ledger, even a damaged one.
     pub(crate) fn is_beside(folder: &Path) -> bool {
-        folder.join(LEDGER_FILE).exists()
+        storage::exists(&folder.join(LEDGER_FILE))
     }
 
     /// Reads the ledger in a folder; nothing if there is none.
     pub(crate) fn read_beside(folder: &Path) -> Result<Option<Ledger>, Error> {
         let path = folder.join(LEDGER_FILE);
-        if !path.exists() {
+        if !storage::exists(&path) {
             return Ok(None);
         }
         let read = || {

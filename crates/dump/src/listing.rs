@@ -1,12 +1,11 @@
 //! The content of a folder, and which of it belongs to a dump.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ulpscope_formats::file::{Format, open_regular};
+use ulpscope_formats::file::Format;
+use ulpscope_formats::storage::{self, Kind};
 use ulpscope_formats::{Error, natural};
 
 use crate::acl;
@@ -51,27 +50,21 @@ impl Listing {
     pub(crate) fn read(folder: &Path) -> Result<Listing, Error> {
         let in_folder = |error: std::io::Error| Error::whole(error).in_file(folder);
         let mut listing = Listing::default();
-        for item in fs::read_dir(folder).map_err(in_folder)? {
-            let item = item.map_err(in_folder)?;
-            let kind = item.file_type().map_err(in_folder)?;
+        for item in storage::list(folder).map_err(in_folder)? {
             // No tool writes a name that is not valid text.
-            let name = match item.file_name().into_string() {
+            let name = match item.name.into_string() {
                 Ok(name) => name,
                 Err(name) => {
                     listing.strange.push(name.to_string_lossy().into_owned());
                     continue;
                 }
             };
-            let list = if kind.is_symlink() {
-                &mut listing.links
-            } else if kind.is_dir() && name.starts_with('.') {
-                &mut listing.hidden
-            } else if kind.is_dir() {
-                &mut listing.folders
-            } else if kind.is_file() {
-                &mut listing.files
-            } else {
-                &mut listing.strange
+            let list = match item.kind {
+                Kind::Link => &mut listing.links,
+                Kind::Folder if name.starts_with('.') => &mut listing.hidden,
+                Kind::Folder => &mut listing.folders,
+                Kind::File => &mut listing.files,
+                Kind::Other => &mut listing.strange,
             };
             list.push(name);
         }
@@ -122,7 +115,7 @@ impl Listing {
 /// Whether a `.pkl` is text. A pickle, which may have the same extension, never begins with a bracket.
 fn is_lines(path: &Path) -> bool {
     let mut beginning = [0; SPACE_LOOKED_AT];
-    let read = open_regular(path).and_then(|mut file| file.read(&mut beginning).map_err(Error::whole));
+    let read = storage::read_beginning(path, &mut beginning);
     // A file that cannot be read is kept: opening it reports why.
     read.map_or(true, |length| matches!(beginning[..length].trim_ascii_start().first(), Some(b'[') | None))
 }

@@ -2,11 +2,9 @@
 //! `digits,name` has the original name.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::Path;
 
-use ulpscope_formats::file::open_regular;
-use ulpscope_formats::{Error, Fault};
+use ulpscope_formats::{Access, Bytes, Error, Fault};
 
 use crate::links;
 use crate::problems::Problems;
@@ -22,14 +20,12 @@ pub fn read_in(folder: &Path, problems: &mut Problems) -> HashMap<String, String
     let path = folder.join(MAPPING_FILE);
     let read = || {
         links::refuse(&path)?;
-        let mut text = Vec::new();
-        let file = open_regular(&path)?;
-        file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(Error::whole)?;
+        let text = Bytes::map(&path, Access::ReadOnly)?;
         if text.len() as u64 > MAX_BYTES {
             let (limit, found) = (MAX_BYTES, text.len() as u64);
             return Err(Error::whole(Fault::TooLarge { what: "the size", limit, found }));
         }
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        text.reading(|| Ok(String::from_utf8_lossy(&text).into_owned()))
     };
     match read() {
         Ok(text) => text.lines().filter_map(line).collect(),

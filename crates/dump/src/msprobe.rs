@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ulpscope_formats::msprobe::{self, DumpJson, Item};
+use ulpscope_formats::storage::{self, Kind};
 use ulpscope_formats::{Access, Bytes, Error, Place};
 
 use crate::arguments::CallArguments;
@@ -244,13 +245,13 @@ impl Source for MsprobeSource {
             Companion::Made(..) => return true,
             Companion::None => return false,
         };
-        match file.symlink_metadata() {
+        match storage::about_itself(file) {
             // Nothing is read from it, but the refusal is listed.
-            Ok(metadata) if metadata.is_symlink() => {
+            Ok(about) if about.kind == Kind::Link => {
                 self.stacks(index);
                 false
             }
-            Ok(metadata) => metadata.is_file(),
+            Ok(about) => about.kind == Kind::File,
             Err(_) => false,
         }
     }

@@ -5,11 +5,10 @@
 //! link, a pipe. Hidden folders are skipped with a note.
 
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 
-use ulpscope_formats::file::{Format, open_regular};
-use ulpscope_formats::{Access, Bytes, Error};
+use ulpscope_formats::file::Format;
+use ulpscope_formats::{Access, Bytes, storage};
 
 use crate::acl;
 use crate::journal::JOURNAL_FILE;
@@ -160,7 +159,7 @@ fn is_document(path: &Path) -> bool {
         return false;
     }
     let mut beginning = [0; LOOKED_AT];
-    let read = open_regular(path).and_then(|mut file| file.read(&mut beginning).map_err(Error::whole));
+    let read = storage::read_beginning(path, &mut beginning);
     read.is_ok_and(|length| is_text(&beginning[..length]))
 }
 

@@ -15,6 +15,7 @@ use ulpscope_formats::pkl_lines::{
     line_name, tensor_of,
 };
 use ulpscope_formats::records::{frame_info_to_line, frame_to_line, line_to_frame};
+use ulpscope_formats::storage;
 use ulpscope_formats::{Access, Bytes, Error, Fault};
 
 use crate::call::{Call, CallKind};
@@ -91,7 +92,7 @@ fn is_ptdbg(kind: Kind) -> bool {
 
 /// Whether this is a folder and not a link to one.
 fn is_folder(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
+    storage::about_itself(path).is_ok_and(|about| about.kind == storage::Kind::Folder)
 }
 
 /// Groups lines into calls.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use ulpscope_formats::pkl_lines::Frame;
 use ulpscope_formats::records::line_to_frame;
-use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value, file};
+use ulpscope_formats::{Access, Bytes, Error, Fault, Tensor, Value, file, storage};
 
 use crate::acl::{DeviceOverflow, OperatorFile};
 use crate::address;
@@ -304,13 +304,17 @@ impl Rank {
             }
             links::refuse_below(folder, Path::new(name))
         };
-        if let Some(part) = part {
-            return self.part_files.tensor(&path, part, entry, check).map(Some);
-        }
-        check()?;
-        lone_tensor(file::read(&path, Access::ReadOnly)?.value)
-            .map(Some)
-            .map_err(|error| error.in_file(&path))
+        let tensor = match part {
+            Some(part) => self.part_files.tensor(&path, part, entry, check)?,
+            None => {
+                check()?;
+                let value = file::read(&path, Access::ReadOnly)?.value;
+                lone_tensor(value).map_err(|error| error.in_file(&path))?
+            }
+        };
+        // Whoever asks for elements reads them.
+        tensor.fetch()?;
+        Ok(Some(tensor))
     }
 
     /// How a command line names the elements of a tensor: the path of its file, or `DUMP:ENTRY` if the file holds
@@ -318,12 +322,12 @@ impl Rank {
     pub fn tensor_address(&self, entry: &Entry) -> Option<PathBuf> {
         let Content::Tensor(tensor) = &entry.content else { return None };
         let path = self.source.data_folder()?.join(tensor.data.file()?);
-        if !path.is_file() {
+        if !storage::is_file(&path) {
             return None;
         }
         match &tensor.data {
             Data::Part(_) => {
-                let folder = if self.path.is_dir() { &self.path } else { self.path.parent()? };
+                let folder = if storage::is_folder(&self.path) { &self.path } else { self.path.parent()? };
                 Some(address::of_entry(folder, &entry.name))
             }
             Data::None

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use ulpscope_formats::storage::{self, Kind};
 use ulpscope_formats::{Error, Fault, natural};
 
 use crate::find::{self, Found, Opening};
@@ -163,8 +164,8 @@ impl Dump {
     /// The same dump with its tensors in a folder that the user named, and not in the one beside the records. Only for
     /// the records of one rank: `dump.json`, or the `.pkl` of ptdbg_ascend.
     pub fn with_data(mut self, folder: &Path) -> Result<Dump, Error> {
-        let is_folder = folder.metadata().map_err(|error| Error::whole(error).in_file(folder))?.is_dir();
-        if !is_folder {
+        let about = storage::about(folder).map_err(|error| Error::whole(error).in_file(folder))?;
+        if about.kind != Kind::Folder {
             return Err(Error::whole(Fault::malformed("a folder of tensors", "a file")).in_file(folder));
         }
         let ranks: usize = self.steps.iter().map(|step| step.ranks.len()).sum();
@@ -181,7 +182,7 @@ impl Dump {
             return Err(Error::whole(Fault::malformed(expected, found)).in_file(&self.path));
         }
         // The user may name a link; nothing below it may be one.
-        let resolved = folder.canonicalize().map_err(|error| Error::whole(error).in_file(folder))?;
+        let resolved = storage::real_path(folder).map_err(|error| Error::whole(error).in_file(folder))?;
         place.data = Some(if folder.is_symlink() { resolved } else { folder.to_owned() });
         Ok(self)
     }

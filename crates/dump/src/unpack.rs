@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use ulpscope_formats::file::{self, Format};
 use ulpscope_formats::json::Json;
 use ulpscope_formats::msprobe::{Call, DumpJson, DumpWriter, Item, TensorItem};
-use ulpscope_formats::{Access, Bytes, Error, Fault, Value};
+use ulpscope_formats::{Access, Bytes, Error, Fault, Value, storage};
 
 use crate::call::CallKind;
 use crate::call_entries::{SectionNames, tensor_entry};
@@ -64,13 +64,12 @@ pub struct Unpacked {
 impl PackedRank {
     /// The rank in a folder, if it is one.
     pub fn in_folder(folder: &Path) -> Option<PackedRank> {
-        let names = fs::read_dir(folder.join(DATA_FOLDER)).ok()?;
-        let is_shard = |name: fs::DirEntry| name.file_name().to_str().is_some_and(is_shard_name);
-        if !names.flatten().any(is_shard) {
+        let items = storage::list(&folder.join(DATA_FOLDER)).ok()?;
+        if !items.iter().any(|item| item.name.to_str().is_some_and(is_shard_name)) {
             return None;
         }
         let mut records = RECORDS.to_vec();
-        records.retain(|name| folder.join(name).is_file());
+        records.retain(|name| storage::is_file(&folder.join(name)));
         if records.first() == Some(&JOURNAL_FILE) {
             records.truncate(1);
         }
@@ -107,7 +106,7 @@ impl PackedRank {
             let Some(documents) = rank.source.documents()? else { continue };
             let mut companions = [(STACK_FILE, documents.stacks), (PARENT_FILE, documents.parents)].to_vec();
             let ledger = self.folder.join(LEDGER_FILE);
-            if ledger.is_file() && *name != JOURNAL_FILE {
+            if storage::is_file(&ledger) && *name != JOURNAL_FILE {
                 links::refuse(&ledger)?;
                 companions.push((LEDGER_FILE, Some(Bytes::map(&ledger, Access::ReadOnly)?)));
             }

@@ -5,12 +5,18 @@
 //! mark afterwards and reports an error instead of its result. Every other fault goes to the handler that was
 //! installed before.
 //!
+//! A part of a remote file that is not there yet raises SIGBUS as well. The handler has it read, and the read continues
+//! with the bytes of the file; only if they cannot be read, with zeros and the mark.
+//!
 //! A handler may interrupt any instruction, so the list of mappings is read and changed without locks. Its slots are
 //! claimed, filled and released by atomic operations. Its chunks are never freed.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst};
+
+#[cfg(target_os = "linux")]
+use crate::storage::on_demand::supply;
 
 /// The address is in a mapping, but not in its file. Other codes mean broken memory or `kill`.
 const BUS_ADRERR: c_int = 2;
@@ -25,6 +31,8 @@ pub(crate) struct Slot {
     start: AtomicUsize,
     length: AtomicUsize,
     is_writable: AtomicBool,
+    /// Whether its bytes are read when they are looked at.
+    is_on_demand: AtomicBool,
     /// From this address on, zeros replace the file; the highest address if there are none.
     zeros_from: AtomicUsize,
 }
@@ -36,6 +44,7 @@ impl Slot {
             start: AtomicUsize::new(0),
             length: AtomicUsize::new(0),
             is_writable: AtomicBool::new(false),
+            is_on_demand: AtomicBool::new(false),
             zeros_from: AtomicUsize::new(usize::MAX),
         }
     }
@@ -74,12 +83,22 @@ fn chunks() -> impl Iterator<Item = &'static Chunk> {
     std::iter::successors(Some(&FIRST), |chunk| unsafe { chunk.next.load(SeqCst).as_ref() })
 }
 
+/// A kind of mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    ReadOnly,
+    Writable,
+    /// A remote file, whose parts are read when they are looked at.
+    OnDemand,
+}
+
 /// Answers faults in this memory, which must be a mapping of a file, with zeros until [`forget`] is called.
-pub(crate) fn watch(memory: &[u8], is_writable: bool) -> &'static Slot {
+pub(crate) fn watch(memory: &[u8], watched: Watched) -> &'static Slot {
     install();
     let slot = claim();
     slot.zeros_from.store(usize::MAX, SeqCst);
-    slot.is_writable.store(is_writable, SeqCst);
+    slot.is_writable.store(watched == Watched::Writable, SeqCst);
+    slot.is_on_demand.store(watched == Watched::OnDemand, SeqCst);
     slot.length.store(memory.len(), SeqCst);
     // Must be last: from here on the handler uses the slot.
     slot.start.store(memory.as_ptr() as usize, SeqCst);
@@ -196,12 +215,25 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         let code = (*info).si_code;
         let errno = errno_address();
         let errno_before = *errno;
-        let is_answered = code == BUS_ADRERR && zero_from((*info).si_addr() as usize);
+        let is_answered = code == BUS_ADRERR && answer((*info).si_addr() as usize);
         *errno = errno_before;
         if !is_answered {
             pass_on(signal, info, context);
         }
     }
+}
+
+/// Has the bytes at an address read if they are a remote file's, else maps zeros there.
+fn answer(address: usize) -> bool {
+    #[cfg(target_os = "linux")]
+    if let Some(slot) = slot_at(address)
+        && slot.is_on_demand.load(SeqCst)
+        && !slot.has_faulted()
+        && supply::request(address)
+    {
+        return true;
+    }
+    zero_from(address)
 }
 
 /// Maps zeros from the page of an address to the end of its mapping, if it is one of ours. The file ends before the

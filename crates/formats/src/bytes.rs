@@ -13,6 +13,7 @@ use memmap2::{MmapMut, MmapOptions};
 use crate::error::{Error, Fault};
 use crate::file::{open_regular, regular_metadata};
 use crate::mapping::{Mapping, Memory, check_memory};
+use crate::storage;
 
 /// A range of bytes that is cheap to clone and to slice. Slices keep the whole owner alive.
 #[derive(Clone)]
@@ -32,6 +33,16 @@ enum Owner {
 /// Bytes copied between two calls of `go_on`.
 const COPIED_AT_ONCE: usize = 16 << 20;
 
+#[cfg(target_os = "linux")]
+use crate::storage::on_demand::map as on_demand;
+
+/// Other systems cannot put bytes at an address in one step.
+#[cfg(not(target_os = "linux"))]
+fn on_demand(_storage: &dyn storage::Storage, path: &Path) -> Result<Bytes, Error> {
+    let message = "files of buckets are read on Linux only: copy the file to this machine";
+    Err(Error::whole(Fault::Unsupported(message.to_owned())).in_file(path))
+}
+
 /// How a file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -43,7 +54,17 @@ pub enum Access {
 
 impl Bytes {
     /// Maps a file. Folders, pipes and devices are refused: only a regular file has a reliable size.
+    ///
+    /// A remote file is mapped without being read, see [`storage`](crate::storage). One that a framework may write to is
+    /// copied.
     pub fn map(path: &Path, access: Access) -> Result<Bytes, Error> {
+        if let Some(storage) = storage::of(path) {
+            let bytes = on_demand(&*storage, path)?;
+            return match access {
+                Access::ReadOnly => Ok(bytes),
+                Access::CopyOnWrite => bytes.copied(&|| Ok(())),
+            };
+        }
         let file = open_regular(path)?;
         Bytes::map_open(&file, Some(path), access).map_err(|fault| Error::whole(fault).in_file(path))
     }
@@ -51,6 +72,21 @@ impl Bytes {
     /// Maps a file that is already open and may have no name.
     pub fn map_file(file: &File, access: Access) -> Result<Bytes, Error> {
         Bytes::map_open(file, None, access).map_err(Error::whole)
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn from_mapping(mapping: Mapping) -> Bytes {
+        let range = 0..mapping.memory().len();
+        Bytes { owner: Arc::new(Owner::Mapped(mapping)), range }
+    }
+
+    /// Has these bytes read now, if they are a remote file's: at once is faster than part by part when they are looked
+    /// at. More than a share of the memory for remote files is read later.
+    pub fn fetch(&self) -> Result<(), Error> {
+        match &*self.owner {
+            Owner::Mapped(mapping) => mapping.fetch(self.range.clone()),
+            Owner::Pages(_) | Owner::Heap(_) | Owner::Foreign(_) => Ok(()),
+        }
     }
 
     fn map_open(file: &File, path: Option<&Path>, access: Access) -> Result<Bytes, Fault> {
@@ -165,6 +201,10 @@ impl Bytes {
     #[cfg(unix)]
     fn advise_release(&self, range: Range<usize>) {
         let Owner::Mapped(mapping) = &*self.owner else { return };
+        // The memory of remote files has a budget of its own, and no file that it could be loaded from.
+        if mapping.is_on_demand() {
+            return;
+        }
         let Memory::ReadOnly(map) = mapping.memory() else { return };
         let (start, length) = (self.range.start + range.start, range.end.saturating_sub(range.start));
         if range.end > self.range.len() || length == 0 {

@@ -31,6 +31,7 @@ pub mod protobuf;
 pub mod pt;
 pub mod records;
 pub mod safetensors;
+pub mod storage;
 mod tensor;
 pub mod tensorflow;
 mod value;

@@ -4,6 +4,9 @@
 //! [`bus_guard`](crate::bus_guard) turns them into zeros and a mark. The rest of the page that contains the end
 //! becomes zeros without a fault, which only the size of the file shows. [`Mapping::check`] tests both. So does the
 //! drop of every read-only mapping: [`Watch`] reports what no earlier check has reported.
+//!
+//! A remote file is mapped in the same way. Its parts are read when they are looked at, and one that cannot be read is
+//! reported like pages that are lost, with the reason.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, Metadata};
@@ -17,6 +20,8 @@ use memmap2::{Mmap, MmapMut};
 #[cfg(unix)]
 use crate::bus_guard;
 use crate::error::{Error, Fault};
+#[cfg(target_os = "linux")]
+use crate::storage::on_demand::OnDemand;
 
 /// A mapped file.
 pub(crate) struct Mapping {
@@ -38,6 +43,9 @@ struct Backing {
     path: Option<PathBuf>,
     size: u64,
     identity: Identity,
+    /// Where the bytes come from, if they are read when they are looked at.
+    #[cfg(target_os = "linux")]
+    on_demand: Option<Arc<OnDemand>>,
     #[cfg(unix)]
     slot: &'static bus_guard::Slot,
     is_listed: AtomicBool,
@@ -54,6 +62,15 @@ enum Shrinkage {
     To(u64),
     /// Its size is unchanged or it is gone, but a read of it failed.
     Unknown,
+}
+
+/// How a file is mapped, for the handler of faults.
+#[cfg(unix)]
+fn watched(memory: &Memory) -> bus_guard::Watched {
+    match memory {
+        Memory::ReadOnly(_) => bus_guard::Watched::ReadOnly,
+        Memory::CopyOnWrite(_) => bus_guard::Watched::Writable,
+    }
 }
 
 impl Identity {
@@ -76,8 +93,10 @@ impl Mapping {
             path: path.map(Path::to_owned),
             size: metadata.len(),
             identity: Identity::of(metadata),
+            #[cfg(target_os = "linux")]
+            on_demand: None,
             #[cfg(unix)]
-            slot: bus_guard::watch(&memory, is_writable),
+            slot: bus_guard::watch(&memory, watched(&memory)),
             is_listed: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),
         });
@@ -85,6 +104,36 @@ impl Mapping {
             handed_out().insert(memory.as_ptr() as usize, (memory.len(), Arc::clone(&backing)));
         }
         Mapping { memory, backing }
+    }
+
+    /// A remote file, at the addresses that were reserved for it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn on_demand(memory: Mmap, path: &Path, file: Arc<OnDemand>) -> Mapping {
+        let backing = Arc::new(Backing {
+            path: Some(path.to_owned()),
+            size: memory.len() as u64,
+            identity: Identity(0, 0),
+            on_demand: Some(file),
+            slot: bus_guard::watch(&memory, bus_guard::Watched::OnDemand),
+            is_listed: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
+        });
+        Mapping { memory: Memory::ReadOnly(memory), backing }
+    }
+
+    /// Whether bytes are read when they are looked at.
+    pub(crate) fn is_on_demand(&self) -> bool {
+        self.backing.is_on_demand()
+    }
+
+    /// Reads a part now, if it is a remote file's.
+    #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
+    pub(crate) fn fetch(&self, part: std::ops::Range<usize>) -> Result<(), Error> {
+        #[cfg(target_os = "linux")]
+        if let (Some(file), Some(path)) = (&self.backing.on_demand, &self.backing.path) {
+            return file.fetch(part).map_err(|error| Error::whole(error).in_file(path));
+        }
+        Ok(())
     }
 
     pub(crate) fn memory(&self) -> &Memory {
@@ -113,6 +162,10 @@ impl Drop for Mapping {
         }
         #[cfg(unix)]
         bus_guard::forget(self.backing.slot);
+        #[cfg(target_os = "linux")]
+        if let Some(file) = &self.backing.on_demand {
+            file.close();
+        }
     }
 }
 
@@ -128,6 +181,13 @@ impl Backing {
         self.slot.has_faulted()
     }
 
+    fn is_on_demand(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.on_demand.is_some();
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
     /// Other systems refuse to shorten a file that is mapped.
     #[cfg(not(unix))]
     fn has_faulted(&self) -> bool {
@@ -136,7 +196,8 @@ impl Backing {
 
     /// How the file became shorter, if it did. Also lists it for [`Watch`].
     fn shrinkage(self: &Arc<Self>) -> Option<Shrinkage> {
-        let now = self.path.as_ref().and_then(|path| fs::metadata(path).ok());
+        let path = self.path.as_ref().filter(|_| !self.is_on_demand());
+        let now = path.and_then(|path| fs::metadata(path).ok());
         let now = now.filter(|metadata| Identity::of(metadata) == self.identity);
         let shrinkage = match now.map(|metadata| metadata.len()) {
             Some(size) if size < self.size => Shrinkage::To(size),
@@ -154,10 +215,24 @@ impl Backing {
         Some(shrinkage)
     }
 
+    /// Why a part of a remote file could not be read.
+    fn failure(&self) -> Option<std::io::Error> {
+        #[cfg(target_os = "linux")]
+        return self.on_demand.as_ref().and_then(|file| file.failure());
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
+    /// Whether every reader of its zeros has been or will be told. A remote file is marked before a reader goes on, and
+    /// stays so; a file that shrank may be read at its very end without a mark.
+    fn is_told(&self) -> bool {
+        self.is_on_demand() && self.is_reported.load(Ordering::SeqCst)
+    }
+
     fn error(&self, shrinkage: Shrinkage) -> Error {
         let error = Error::whole(match shrinkage {
             Shrinkage::To(size) => Fault::Shrank { from: self.size, to: size },
-            Shrinkage::Unknown => Fault::LostPages,
+            Shrinkage::Unknown => self.failure().map_or(Fault::LostPages, Fault::Io),
         });
         match &self.path {
             Some(path) => error.in_file(path),
@@ -224,9 +299,10 @@ impl Watch {
         COUNT.load(Ordering::SeqCst) != self.since
     }
 
-    /// An error that names the first file that shrank.
+    /// An error that names the first file that shrank. A remote file that could not be read is left out if that was
+    /// reported where it was read.
     pub fn check(&self) -> Result<(), Error> {
-        self.errors(|_| true).into_iter().next().map_or(Ok(()), Err)
+        self.errors(|backing| !backing.is_told()).into_iter().next().map_or(Ok(()), Err)
     }
 
     /// The files that shrank and that no error has named yet.

@@ -104,6 +104,20 @@ impl Tensor {
         self.0.bytes.check()
     }
 
+    /// Has the elements read now, if they are in a remote file: see [`Bytes::fetch`].
+    pub fn fetch(&self) -> Result<(), Error> {
+        let Layout { dtype, shape, strides, bytes, origin } = &*self.0;
+        if shape.contains(&0) {
+            return Ok(());
+        }
+        let (mut first, mut last) = (*origin, *origin);
+        for (dim, stride) in shape.iter().zip(strides) {
+            let reach = (dim - 1) * stride.unsigned_abs();
+            if *stride < 0 { first -= reach } else { last += reach }
+        }
+        bytes.slice(first..last + dtype.size()).fetch()
+    }
+
     /// Returns the memory of elements that have been read to the system: see [`Bytes::release`]. Row-major
     /// tensors only: the elements of others are scattered.
     pub fn release(&self, elements: std::ops::Range<usize>) {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use ulpscope_compare::pair_ranks;
 use ulpscope_dump::{Dump, Rank, Select};
+use ulpscope_formats::storage;
 
 /// Where the dumps of a result are, if not where it says.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +80,7 @@ impl Dumps {
     /// Which of them is not there any more, and what to do.
     pub(crate) fn moved(&self) -> Option<String> {
         let sides = [("target", &self.target), ("golden", &self.golden)];
-        let (side, dump) = sides.into_iter().find(|(_, dump)| !dump.path.exists())?;
+        let (side, dump) = sides.into_iter().find(|(_, dump)| !storage::exists(&dump.path))?;
         Some(format!(
             "the {side} is not at {} any more; put it back there, or end `ulpscope view` and start it again with --{side} DIR",
             dump.path.display()

@@ -76,6 +76,13 @@ mod _core {
     #[pymodule_export]
     use crate::units::{UnitQueue, answer_unit, find_dump};
 
+    /// Makes dumps in buckets readable. Connects to nothing.
+    #[pymodule_init]
+    fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        ulpscope_store::register();
+        Ok(())
+    }
+
     #[pymodule_export]
     #[expect(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");

@@ -10,6 +10,7 @@ use ulpscope_compare::{
     Region, ShowsIn, Side,
 };
 use ulpscope_dump::{CallKind, parse_key};
+use ulpscope_formats::storage;
 
 use crate::instruction::Instruction;
 use crate::{Compared, Language, MappingFiles, Request, cause, non_finite, origin, region};
@@ -71,7 +72,8 @@ pub(super) fn of_tensors<S>(
     let (target, golden) = (&compared.request.target, &compared.request.golden);
     let files = match &most.shown.files {
         [Some(target), Some(golden)] => Some([target.as_path(), golden.as_path()]),
-        _ => (target.is_file() && golden.is_file()).then_some([target.as_path(), golden.as_path()]),
+        _ => (storage::is_file(target) && storage::is_file(golden))
+            .then_some([target.as_path(), golden.as_path()]),
     };
     let mut steps = Vec::new();
     if let Some([target, golden]) = files {

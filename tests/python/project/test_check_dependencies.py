@@ -37,7 +37,7 @@ def test_the_workspace_obeys() -> None:
             "cli",
             "ulpscope-py",
             "cli depends on py; it may depend on compare, dump, formats, graph, kernels, page, report, "
-            "session, shell, tensor",
+            "session, shell, store, tensor",
         ),
         (
             "session",

@@ -10,6 +10,7 @@ use ulpscope_report::SheetFormat;
 use ulpscope_session::{Language, NumberRanges, StyleName};
 
 use super::engine_options::EngineOptions;
+use super::local_path::local_path;
 use super::network_options::NetworkOptions;
 
 /// msprobe's short flags with several letters, which our parser does not support, and their long names.
@@ -75,7 +76,7 @@ pub(crate) struct CompareArgs {
     pub(crate) golden_data: Option<PathBuf>,
 
     /// Write result files into DIR, which is made if it is not there
-    #[arg(short = 'o', long = "output", alias = "output_path", value_name = "DIR")]
+    #[arg(short = 'o', long = "output", alias = "output_path", value_name = "DIR", value_parser = local_path())]
     pub(crate) output: Option<PathBuf>,
 
     /// What to write into DIR, comma-separated: sheets, or a page; result.json is always written [default: csv]

@@ -6,6 +6,7 @@ use clap::Args;
 use ulpscope_formats::acl::Format as AclFormat;
 
 use super::FormatName;
+use super::local_path::local_path;
 use super::pkl_style::PklStyleName;
 
 /// Convert tensor files into another format, one file or a whole tree
@@ -23,7 +24,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) src: PathBuf,
 
     /// Where the result goes
-    #[arg(short = 'o', long = "output", value_name = "DST")]
+    #[arg(short = 'o', long = "output", value_name = "DST", value_parser = local_path())]
     pub(crate) dst: PathBuf,
 
     /// Format to write [default: by DST's extension]

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-
 use ulpscope_session::{Language, NumberRanges};
+
+use super::local_path::local_path;
 
 /// Which dump, and which part of it.
 #[derive(Debug, Args)]
@@ -71,7 +72,7 @@ pub(crate) struct OverflowArgs {
     pub(crate) dump: DumpArgs,
 
     /// Write anomaly_analyze_{nanoseconds}.json into DIR, in the layout of msprobe's overflow_check
-    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    #[arg(short = 'o', long = "output", value_name = "DIR", value_parser = local_path())]
     pub(crate) output: Option<PathBuf>,
 
     /// The language of what an Ascend device reported: en or zh [default: $ULPSCOPE_LANG, or en]

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::local_path::local_path;
+
 /// Where a comparison runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
@@ -57,7 +59,7 @@ pub(crate) struct LocateArgs {
     pub(crate) address: Option<String>,
 
     /// Write the map into this file
-    #[arg(short = 'o', long = "output", value_name = "MAP")]
+    #[arg(short = 'o', long = "output", value_name = "MAP", value_parser = local_path())]
     pub(crate) output: Option<PathBuf>,
 
     /// Print the map as one JSON object

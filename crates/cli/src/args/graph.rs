@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::local_path::local_path;
+
 /// Look into the graphs that Ascend's compiler wrote: operators, tensors, casts
 ///
 /// GRAPH is a file ge_proto_*.txt, its *.txt.json, or ge_onnx_*.pbtxt, or a folder of them. Of a folder the graphs of the
@@ -108,7 +110,7 @@ pub(crate) struct GraphDrawArgs {
     pub(crate) depth: usize,
 
     /// The image to write
-    #[arg(short = 'o', long = "output", value_name = "SVG")]
+    #[arg(short = 'o', long = "output", value_name = "SVG", value_parser = local_path())]
     pub(crate) output: PathBuf,
 
     /// Print one JSON object

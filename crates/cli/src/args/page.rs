@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use ulpscope_session::{Language, NumberRanges};
 
+use super::local_path::local_path;
+
 /// What a page shows.
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
@@ -54,7 +56,7 @@ pub(crate) struct ReportArgs {
     pub(crate) page: PageArgs,
 
     /// The file to write, or a folder for report.html; overwrites. - is the standard output
-    #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "report.html")]
+    #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "report.html", value_parser = local_path())]
     pub(crate) output: PathBuf,
 }
 

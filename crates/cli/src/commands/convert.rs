@@ -13,7 +13,7 @@ use ulpscope_dump::PackedRank;
 use ulpscope_formats::acl::Format as AclFormat;
 use ulpscope_formats::file::{self, Format, Holds, Records};
 use ulpscope_formats::records::PklStyle;
-use ulpscope_formats::{Bytes, Error, Tensor, Value};
+use ulpscope_formats::{Bytes, Error, Tensor, Value, storage};
 
 use crate::args::{ConvertArgs, FormatName};
 use crate::exit::Exit;
@@ -53,7 +53,7 @@ impl TryFrom<ConvertArgs> for Convert {
 
     fn try_from(args: ConvertArgs) -> anyhow::Result<Convert> {
         let asked = args.to.map(|FormatName(format)| format);
-        let destination = if args.src.is_dir() || args.dst.is_dir() {
+        let destination = if storage::is_folder(&args.src) || args.dst.is_dir() {
             Destination::Folder(args.dst)
         } else {
             Destination::File(args.dst)

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ulpscope_formats::storage;
+
 use crate::find::digits;
 use crate::listing::TensorFile;
 
@@ -30,7 +32,7 @@ struct Position {
 /// Groups the files below a folder by device and step, in order.
 pub(crate) fn groups(root: &Path, files: &[TensorFile]) -> Vec<AclPlace> {
     // `.` and links do not show the real name.
-    let whole = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    let whole = storage::real_path(root).unwrap_or_else(|_| root.to_owned());
     let mut found: Vec<(Position, Vec<TensorFile>)> = Vec::new();
     for file in files {
         let position = position(&whole.join(&file.path));

@@ -35,10 +35,9 @@ mod outline;
 mod quick;
 mod scan;
 
-use std::io::Read;
 use std::path::Path;
 
-use ulpscope_formats::file::open_regular;
+use ulpscope_formats::storage;
 
 pub use finish::{add_note, finish, make_dump, remove};
 pub use layouts::{Layout, LayoutError};
@@ -60,9 +59,8 @@ fn has_mark(text: &[u8]) -> bool {
 
 /// Whether a file begins like a journal. An empty file does, as does one whose first bytes never reached the disk.
 pub(crate) fn is_journal(path: &Path) -> bool {
-    let mut beginning = Vec::new();
-    let Ok(file) = open_regular(path) else { return false };
-    let read = file.take(MARK.len() as u64).read_to_end(&mut beginning);
-    let written = beginning.split(|&byte| byte == 0).next().unwrap_or_default();
-    read.is_ok() && has_mark(written)
+    let mut beginning = [0; MARK.len()];
+    let Ok(length) = storage::read_beginning(path, &mut beginning) else { return false };
+    let written = beginning[..length].split(|&byte| byte == 0).next().unwrap_or_default();
+    has_mark(written)
 }

@@ -6,6 +6,7 @@ mod records;
 mod regular;
 mod unfinished;
 
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -72,6 +73,29 @@ impl Write for Asking<'_> {
     }
 }
 
+/// Writes to a file. The system does not read remote files for us: it refuses a part that is absent, and a copy of it
+/// in memory is written instead.
+struct Copying<'a>(&'a File);
+
+impl Write for Copying<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        /// Bytes that are copied at a time.
+        const COPIED: usize = 1 << 20;
+        match self.0.write(bytes) {
+            #[cfg(unix)]
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+                let copy = bytes[..bytes.len().min(COPIED)].to_vec();
+                self.0.write(&copy)
+            }
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Writes a file of any content, complete or absent, as [`write()`] does.
 pub fn write_with(
     path: &Path,
@@ -79,7 +103,7 @@ pub fn write_with(
 ) -> Result<(), Error> {
     let write = || {
         let unfinished = Unfinished::create(path).map_err(Error::whole)?;
-        let mut out = BufWriter::with_capacity(1 << 20, unfinished.file());
+        let mut out = BufWriter::with_capacity(1 << 20, Copying(unfinished.file()));
         content(&mut out)?;
         out.flush().map_err(Error::whole)?;
         drop(out);

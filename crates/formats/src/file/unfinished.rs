@@ -9,6 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::storage;
+
 /// A file that is being written and does not have its final name yet.
 pub struct Unfinished {
     file: File,
@@ -24,6 +26,7 @@ impl Unfinished {
             let message = "the path names no file; expected one that ends in a file's name";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        storage::refuse_to_write(target)?;
         let target = target.to_owned();
         let mut options = OpenOptions::new();
         options.write(true);

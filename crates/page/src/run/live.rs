@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ulpscope_dump::{Rank, RankPlace};
+use ulpscope_formats::storage;
 
 use crate::details::{CallPlace, detail};
 use crate::page::{LiveParts, quickly};
@@ -23,7 +24,7 @@ impl LiveRun {
 
     fn opened(&self, rank: usize) -> Result<Arc<Rank>, String> {
         let place = self.places.get(rank).ok_or("the run has no such rank")?;
-        if !place.path().exists() {
+        if !storage::exists(place.path()) {
             return Err(format!(
                 "the dump is not at {} any more; put it back there, or start `ulpscope view` again where it is now",
                 place.path().display()

@@ -1,9 +1,11 @@
 //! What a machine has of a dump.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use ulpscope_dump::{Dump, Inputs, Select};
+use ulpscope_formats::storage;
 
 /// The steps and ranks that one machine has.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,8 +32,10 @@ impl FoundDump {
 
 /// What this machine has of a dump, as JSON; `None` if there is no such path here. An error says what is wrong with it.
 pub fn find(path: &Path) -> Result<Option<String>, String> {
-    if !path.try_exists().map_err(|error| format!("{}: {error}", path.display()))? {
-        return Ok(None);
+    match storage::about(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
     }
     let dump = Dump::open(path, &Select::default()).map_err(|error| error.to_string())?;
     serde_json::to_string(&FoundDump::of(dump)).map(Some).map_err(|error| error.to_string())

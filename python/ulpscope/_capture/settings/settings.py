@@ -297,6 +297,10 @@ def _path(key: str, value: object) -> Path:
     text = os.fspath(value)
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise _wrong(key, value, "the path of a folder")
+    if text.startswith(("s3://", "gs://")):
+        raise SettingsError(
+            key, f"is {text!r}; dumps are written on this machine only: copy it to the bucket afterwards"
+        )
     # A script may change its working folder between steps; the dump stays in one place.
     path = Path(text).absolute()
     if path.exists() and not path.is_dir():
