@@ -27,6 +27,7 @@ __all__ = [
     "UnitQueue",
     "Unread",
     "__version__",
+    "answer_about_files",
     "answer_unit",
     "compare",
     "detail_columns",
@@ -81,6 +82,7 @@ def compare(
     engine: Literal["threads", "ray"] = "threads",
     address: str | None = None,
     located: _Path | None = None,
+    move_limit: int = 1 << 30,
     parallel: str | None = None,
 ) -> Comparison:
     """Compares two dumps, checkpoints or folders of tensors: target is suspected, golden is trusted.
@@ -95,7 +97,8 @@ def compare(
     tensors are merged before they are compared.
     ``engine``: "threads" of this process, or "ray": tasks of the Ray cluster at ``address`` ("auto", "local",
     "HOST:PORT", "ray://HOST:PORT"). ``located``: "auto" or a map of ``ulpscope locate``, if every node has
-    ranks of its own. The result is the same on every engine.
+    ranks of its own; ``move_limit``: how many bytes of tensors may be moved for a rank whose two sides are on
+    different nodes, the rest is compared by statistics. The result is the same on every engine.
     """
 
 @final
@@ -817,8 +820,19 @@ def ratio_columns() -> list[str]:
 def write_sheet(path: _Path, columns: list[str], rows: Iterable[Iterable[Any]]) -> None:
     """Writes a sheet in the format of its name's suffix."""
 
-def answer_unit(job: str, folder: _Path | None = None) -> tuple[str, bytes, list[str]]:
-    """Compares the pair of ranks of a job: the answer, its rows and the sheets that were written."""
+def answer_about_files(question: str) -> bytes:
+    """Answers a question of a different node about the files of a rank here."""
+
+def answer_unit(
+    job: str,
+    folder: _Path | None = None,
+    node: str | None = None,
+    ask: Callable[[list[str], str], bytes] | None = None,
+) -> tuple[str, bytes, list[str]]:
+    """Compares the pair of ranks of a job: the answer, its rows and the sheets that were written.
+
+    ``ask`` has a question about files answered by one of some nodes.
+    """
 
 def find_dump(path: _Path) -> str | None:
     """What this machine has of a dump; None if it has no such path."""

@@ -52,6 +52,7 @@ pub use finding::{
     ShowsIn,
 };
 pub use job::{
+    OpenedPair, compare_opened,
     Outputs, RankPair, RankPairs, RankResult, compare_dumps, compare_pair, first_divergence, pair_ranks,
 };
 pub use mapping::Mapping;

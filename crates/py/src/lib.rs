@@ -74,7 +74,7 @@ mod _core {
     #[pymodule_export]
     use crate::stats::{Stats, recorded_statistics, stats};
     #[pymodule_export]
-    use crate::units::{UnitQueue, answer_unit, find_dump};
+    use crate::units::{UnitQueue, answer_about_files, answer_unit, find_dump};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals)]

@@ -7,23 +7,51 @@ use std::sync::atomic::Ordering;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ulpscope_session::units::{self, Dispatcher, EngineSettings, NodeListing};
+use ulpscope_session::units::{self, Dispatcher, EngineSettings, FileReader, NodeListing, Worker};
 
 use crate::errors::shown;
 use crate::interrupt::{Stop, interruptible};
 
 /// Compares the pair of ranks of a job. Returns the answer, its rows and the sheets that were written; these go to
-/// folder, if one is given.
+/// folder, if one is given. node is the name of this node; ask has a question about files answered by one of some nodes.
 #[pyfunction]
-#[pyo3(signature = (job, folder = None))]
+#[pyo3(signature = (job, folder = None, node = None, ask = None))]
 pub(crate) fn answer_unit<'py>(
     py: Python<'py>,
     job: String,
     folder: Option<PathBuf>,
+    node: Option<String>,
+    ask: Option<Py<PyAny>>,
 ) -> PyResult<(String, Bound<'py, PyBytes>, Vec<PathBuf>)> {
-    let answered = interruptible(py, move |_| units::answer(&job, folder))?;
+    let reader = ask.map(PythonReader);
+    let reader = reader.as_ref().map(|reader| reader as &dyn FileReader);
+    let answered = interruptible(py, move |_| {
+        units::answer(&job, folder, Worker { node: node.as_deref(), reader })
+    })?;
     let answered = answered.map_err(|error| PyValueError::new_err(shown(error)))?;
     Ok((answered.answer, PyBytes::new(py, &answered.rows), answered.files))
+}
+
+/// Answers a question of a different node about the files of a rank here.
+#[pyfunction]
+pub(crate) fn answer_about_files(py: Python<'_>, question: String) -> PyResult<Bound<'_, PyBytes>> {
+    let answer = py.detach(|| units::answer_about_files(&question));
+    answer.map(|bytes| PyBytes::new(py, &bytes)).map_err(|error| PyOSError::new_err(shown(error)))
+}
+
+/// A function of Python that asks other nodes.
+struct PythonReader(Py<PyAny>);
+
+impl FileReader for PythonReader {
+    fn ask(&self, nodes: &[String], question: &str) -> Result<Vec<u8>, String> {
+        let asked = Python::try_attach(|py| {
+            let answer = self.0.bind(py).call1((nodes, question)).map_err(|error| error.value(py).to_string())?;
+            let bytes = answer.cast_into::<PyBytes>().map_err(|error| error.to_string())?;
+            Ok(bytes.as_bytes().to_vec())
+        });
+        // Python is shutting down.
+        asked.unwrap_or_else(|| Err("it was interrupted".to_owned()))
+    }
 }
 
 /// What this machine has of a dump; None if it has no such path.

@@ -33,6 +33,11 @@ pub(crate) struct EngineOptions {
     #[arg(long, value_name = "auto|MAP", requires = "engine")]
     pub(crate) located: Option<PathBuf>,
 
+    /// How much of the tensors may be moved for each rank whose two sides are on different nodes, in bytes or with a unit
+    /// (500MB, 2GiB); tensors beyond it are compared by statistics [default: 1GiB]
+    #[arg(long = "move-limit", value_name = "SIZE", requires = "located", value_parser = size)]
+    pub(crate) move_limit: Option<u64>,
+
     /// Cores for each rank [default: those of the cluster, divided by the ranks]
     #[arg(long = "rank-cores", value_name = "N", requires = "engine")]
     pub(crate) rank_cores: Option<NonZeroU32>,
@@ -41,6 +46,27 @@ pub(crate) struct EngineOptions {
     /// not compared again
     #[arg(long, requires = "engine", requires = "output")]
     pub(crate) resume: bool,
+}
+
+/// Units of sizes, as in `500MB`.
+const UNITS: [(&str, u64); 9] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+];
+
+fn size(text: &str) -> Result<u64, String> {
+    let unit = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit));
+    let (number, factor) =
+        unit.map_or((text, 1), |(unit, factor)| (text[..text.len() - unit.len()].trim_end(), factor));
+    let size = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    size.ok_or_else(|| format!("expected a size such as 1073741824, 500MB or 2GiB, found {text:?}"))
 }
 
 /// Ask the nodes of a Ray cluster which ranks of a dump each has

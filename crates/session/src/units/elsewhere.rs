@@ -13,11 +13,12 @@ use ulpscope_report::SheetFormat;
 
 use super::answer::{UnitAnswer, rows};
 use super::dispatcher::{Dispatcher, NodeListing};
+use super::gathered::MOVE_LIMIT;
 use super::job::{RowTargets, Unit};
 use super::listing::FoundDump;
 use super::located::Located;
 use super::queue::{QueuedUnit, UnitQueue};
-use super::store::UnitStore;
+use super::store::{Settings, UnitStore};
 use crate::Request;
 use crate::engine::{Engine, Work};
 use crate::files::FileSink;
@@ -63,10 +64,32 @@ pub struct ResultFolders<'a> {
     pub formats: &'a [SheetFormat],
 }
 
+/// Where the dumps are, and how much of them may be moved.
+#[derive(Clone, Debug)]
+pub struct DumpNodes {
+    /// Which node has what.
+    pub located: Located,
+    /// How many bytes of tensors may be moved between nodes for each rank.
+    pub move_limit: u64,
+}
+
+impl Default for DumpNodes {
+    fn default() -> DumpNodes {
+        DumpNodes { located: Located::default(), move_limit: MOVE_LIMIT }
+    }
+}
+
+impl From<Located> for DumpNodes {
+    fn from(located: Located) -> DumpNodes {
+        DumpNodes { located, ..DumpNodes::default() }
+    }
+}
+
 /// Compares units elsewhere; answers are saved in a folder.
 pub struct Elsewhere<'a, S> {
     dispatcher: &'a dyn Dispatcher,
     located: Located,
+    move_limit: u64,
     store: Mutex<Option<UnitStore>>,
     rows: RowTargets,
     /// By what is opened: the nodes that have it, and its files.
@@ -76,7 +99,7 @@ pub struct Elsewhere<'a, S> {
     sink: PhantomData<fn() -> S>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Held {
     /// `None`: every node.
     nodes: Option<Vec<String>>,
@@ -88,7 +111,7 @@ impl<'a, S: AnsweredSink> Elsewhere<'a, S> {
     pub fn new(
         dispatcher: &'a dyn Dispatcher,
         request: &Request,
-        located: Located,
+        nodes: DumpNodes,
         folders: ResultFolders<'_>,
         resume: bool,
     ) -> io::Result<Elsewhere<'a, S>> {
@@ -96,11 +119,13 @@ impl<'a, S: AnsweredSink> Elsewhere<'a, S> {
         let temporary = folders.results.is_none().then(tempfile::tempdir).transpose()?;
         let answers = folders.results.or(temporary.as_ref().map(|folder| folder.path()));
         let answers = answers.unwrap_or(Path::new("."));
-        let store = UnitStore::open(answers, request, &formats, S::ALL_ROWS, resume)?;
+        let DumpNodes { located, move_limit } = nodes;
+        let settings = Settings::of(request, &formats, S::ALL_ROWS, move_limit)?;
+        let store = UnitStore::open(answers, settings, resume)?;
         let (timestamp, folder) = (store.timestamp.clone(), folders.results.map(Path::to_owned));
         let rows = RowTargets { folder, timestamp, formats, all_rows: S::ALL_ROWS };
         let (store, held) = (Mutex::new(Some(store)), Mutex::default());
-        Ok(Elsewhere { dispatcher, located, store, rows, held, _temporary: temporary, sink: PhantomData })
+        Ok(Elsewhere { dispatcher, located, move_limit, store, rows, held, _temporary: temporary, sink: PhantomData })
     }
 
     /// The time in the names of the sheets.
@@ -168,38 +193,37 @@ impl<'a, S: AnsweredSink> Elsewhere<'a, S> {
             let unit = Unit::of(pair);
             let label = unit.key();
             let sides = [Some(pair.target), Some(pair.golden), pair.noise].into_iter().flatten();
-            let sides: Vec<&Held> = sides.filter_map(|place: &RankPlace| held.get(place.path())).collect();
+            let known = |place: &RankPlace| held.get(place.path()).cloned().unwrap_or_default();
+            let sides: Vec<Held> = sides.map(known).collect();
             let inputs: Vec<Inputs> = sides.iter().map(|one| one.inputs.clone()).collect();
             let is_done = store.usable(&label, &inputs);
-            QueuedUnit { unit, inputs, label, nodes: common_nodes(&sides), is_done }
+            let nodes = possible_nodes(&sides);
+            let holders = sides.into_iter().map(|one| one.nodes).collect();
+            QueuedUnit { unit, inputs, holders, label, nodes, is_done }
         });
         let units = units.collect();
-        UnitQueue::new(work.request, self.rows.clone(), units, store)
+        UnitQueue::new(work.request, self.rows.clone(), self.move_limit, units, store)
     }
 }
 
-/// The nodes that have all of them, or why there is none; `None`: every node.
-fn common_nodes(sides: &[&Held]) -> Option<Result<Vec<String>, String>> {
-    let limited: Vec<&Vec<String>> = sides.iter().filter_map(|held| held.nodes.as_ref()).collect();
+/// The nodes that can answer a unit, or why there is none; `None`: every node. Those that have all sides are best; else those
+/// that have the target, where the others are moved to.
+fn possible_nodes(sides: &[Held]) -> Option<Result<Vec<String>, String>> {
+    let names = ["target", "golden", "noise dump"];
+    let mut sides = names.iter().zip(sides);
+    let nowhere = sides.clone().find(|(_, held)| held.nodes.as_ref().is_some_and(Vec::is_empty));
+    if let Some((side, held)) = nowhere {
+        return Some(Err(format!("no node that may be asked has the {side}: {}", held.inputs.path.display())));
+    }
+    let limited: Vec<&Vec<String>> = sides.clone().filter_map(|(_, held)| held.nodes.as_ref()).collect();
     let (first, others) = limited.split_first()?;
-    let common: Vec<String> =
-        first.iter().filter(|node| others.iter().all(|other| other.contains(node))).cloned().collect();
+    let has_all = |node: &&String| others.iter().all(|nodes| nodes.contains(node));
+    let common: Vec<String> = first.iter().filter(has_all).cloned().collect();
     if !common.is_empty() {
         return Some(Ok(common));
     }
-    let where_is = |side: &[String]| if side.is_empty() { "no node".to_owned() } else { side.join(", ") };
-    let sides: Vec<String> = ["target", "golden", "noise dump"]
-        .iter()
-        .zip(sides)
-        .map(|(side, held)| match &held.nodes {
-            Some(nodes) => format!("the {side} is on {}", where_is(nodes)),
-            None => format!("the {side} is on every node"),
-        })
-        .collect();
-    Some(Err(format!(
-        "no node has both sides ({}): copy one of them to the node of the other",
-        sides.join(", ")
-    )))
+    // Whoever has the first of the sides that not everyone has.
+    sides.find_map(|(_, held)| held.nodes.clone()).map(Ok)
 }
 
 impl<S: AnsweredSink> Engine for Elsewhere<'_, S> {

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use ulpscope_compare::{NoProgress, Outputs, RankPair, Row, Sink, compare_pair, pack_row};
+use ulpscope_compare::{CompareError, NoProgress, Outputs, RankPair, Row, Sink, compare_opened, pack_row};
+use ulpscope_dump::moved::MoveError;
 use ulpscope_dump::{Inputs, RankPlace};
 use ulpscope_formats::Watch;
 use ulpscope_report::SheetFormat;
 
 use super::answer::UnitAnswer;
+use super::gathered::{Gathered, Worker};
 use super::store::SCHEMA;
 use crate::Request;
 use crate::files::{FileOutputs, FileSink};
@@ -91,8 +93,15 @@ pub(crate) struct UnitJob {
     pub(crate) request: Request,
     pub(crate) unit: Unit,
     pub(crate) inputs: Vec<Inputs>,
+    /// The nodes that have each of them.
+    pub(crate) holders: Vec<Nodes>,
     pub(crate) rows: RowTargets,
+    /// How many bytes of tensors may be moved.
+    pub(crate) move_limit: u64,
 }
+
+/// The nodes that have a rank; `None`: all.
+pub(crate) type Nodes = Option<Vec<String>>;
 
 /// What a worker returns.
 #[derive(Debug)]
@@ -106,8 +115,8 @@ pub struct Answered {
 }
 
 /// Compares the unit of a job. Sheets go to `folder` if there is one, else to the folder of the job. Fails only if the
-/// text is no job: a pair that cannot be compared is an answer.
-pub fn answer(job: &str, folder: Option<PathBuf>) -> Result<Answered, String> {
+/// text is no job, or files of a different node could not be had: a pair that cannot be compared is an answer.
+pub fn answer(job: &str, folder: Option<PathBuf>, worker: Worker<'_>) -> Result<Answered, String> {
     let job: UnitJob =
         serde_json::from_str(job).map_err(|error| format!("not a job of ulpscope: {error}"))?;
     let start = Instant::now();
@@ -120,7 +129,13 @@ pub fn answer(job: &str, folder: Option<PathBuf>) -> Result<Answered, String> {
     // The driver's name of a sheet is the one in the answer.
     let own_folder = job.rows.folder.as_ref().map(|named| folder.clone().unwrap_or_else(|| named.clone()));
     let sheets = FileOutputs::named(own_folder, job.request.style, formats.collect(), &job.rows.timestamp);
-    let outputs = UnitOutputs { sheets, all_rows: job.rows.all_rows };
+    let mut gathered = Gathered::default();
+    let opened = match gathered.open(&job.unit.pair(), &job.holders, job.move_limit, worker) {
+        Ok(opened) => Ok(opened),
+        Err(MoveError::Dump(error)) => Err(error.into()),
+        Err(MoveError::NotMoved(why)) => return Err(why),
+    };
+    let outputs = UnitOutputs { sheets, all_rows: job.rows.all_rows, gathered: &gathered };
     let mut answer = UnitAnswer {
         schema: SCHEMA.to_owned(),
         ulpscope: env!("CARGO_PKG_VERSION").to_owned(),
@@ -135,14 +150,17 @@ pub fn answer(job: &str, folder: Option<PathBuf>) -> Result<Answered, String> {
     };
     let mut rows = Vec::new();
     let mut written = Vec::new();
-    let result = job.request.style().map_err(Into::into).and_then(|style| {
-        let compared = compare_pair(style.as_ref(), &job.unit.pair(), &outputs, &NoProgress, None);
+    let style = job.request.style().map_err(CompareError::from);
+    let result = style.and_then(|style| opened.map(|opened| (style, opened))).and_then(|(style, opened)| {
+        let pair = job.unit.pair();
+        let compared = compare_opened(style.as_ref(), &pair, opened, &outputs, &NoProgress, None);
         watch.check()?;
-        compared.result
+        compared
     });
     match result {
         Err(error) => answer.error = Some(error.to_string()),
-        Ok((outcome, mut sink)) => {
+        Ok((mut outcome, mut sink)) => {
+            outcome.notes.extend(gathered.notes.iter().cloned());
             answer.outcome = Some(outcome);
             let (files, failures) = sink.sheets.finish();
             let named = |path: &PathBuf| match (&job.rows.folder, path.file_name()) {
@@ -163,36 +181,40 @@ pub fn answer(job: &str, folder: Option<PathBuf>) -> Result<Answered, String> {
         }
     }
     answer.seconds = start.elapsed().as_secs_f64();
-    let answer = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
+    let answer = gathered.translated(&answer).map_err(|error| error.to_string())?;
     Ok(Answered { answer, rows, files: written })
 }
 
 /// Sheets, and every row if the answer has them all.
-struct UnitOutputs {
+struct UnitOutputs<'a> {
     sheets: FileOutputs,
     all_rows: bool,
+    gathered: &'a Gathered,
 }
 
-struct UnitSink {
+struct UnitSink<'a> {
     sheets: FileSink,
     all_rows: bool,
     packed: Vec<u8>,
+    gathered: &'a Gathered,
 }
 
-impl Outputs for UnitOutputs {
-    type Sink = UnitSink;
+impl<'a> Outputs for UnitOutputs<'a> {
+    type Sink = UnitSink<'a>;
 
-    fn open(&self, pair: &RankPair<'_>) -> io::Result<UnitSink> {
-        Ok(UnitSink { sheets: self.sheets.open(pair)?, all_rows: self.all_rows, packed: Vec::new() })
+    fn open(&self, pair: &RankPair<'_>) -> io::Result<UnitSink<'a>> {
+        let (all_rows, gathered) = (self.all_rows, self.gathered);
+        Ok(UnitSink { sheets: self.sheets.open(pair)?, all_rows, packed: Vec::new(), gathered })
     }
 }
 
-impl Sink for UnitSink {
+impl Sink for UnitSink<'_> {
     fn columns(&mut self, columns: &[String]) -> io::Result<()> {
         self.sheets.columns(columns)
     }
 
-    fn row(&mut self, row: Row) -> io::Result<()> {
+    fn row(&mut self, mut row: Row) -> io::Result<()> {
+        self.gathered.translate_row(&mut row);
         if self.all_rows {
             pack_row(&row, &mut self.packed);
         }

@@ -12,6 +12,8 @@
 mod answer;
 mod dispatcher;
 mod elsewhere;
+mod far_files;
+mod gathered;
 mod job;
 mod listing;
 mod located;
@@ -20,7 +22,9 @@ mod store;
 
 pub use answer::UnitAnswer;
 pub use dispatcher::{Dispatcher, EngineSettings, NodeListing, locate};
-pub use elsewhere::{AnsweredSink, Elsewhere, ResultFolders};
+pub use elsewhere::{AnsweredSink, DumpNodes, Elsewhere, ResultFolders};
+pub use far_files::{FileReader, answer_about_files};
+pub use gathered::{MOVE_LIMIT, Worker};
 pub use job::{Answered, answer};
 pub use listing::find;
 pub use located::{Located, LocatedMap, LocatedRank};

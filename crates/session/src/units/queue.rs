@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use ulpscope_dump::Inputs;
 
 use super::answer::UnitAnswer;
-use super::job::{RowTargets, Unit, UnitJob};
+use super::job::{Nodes, RowTargets, Unit, UnitJob};
 use super::store::UnitStore;
 use crate::Request;
 
@@ -16,6 +16,7 @@ use crate::Request;
 pub struct UnitQueue {
     request: Request,
     rows: RowTargets,
+    move_limit: u64,
     units: Vec<QueuedUnit>,
     store: UnitStore,
     /// Why units were given up.
@@ -27,6 +28,8 @@ pub struct UnitQueue {
 pub struct QueuedUnit {
     pub(crate) unit: Unit,
     pub(crate) inputs: Vec<Inputs>,
+    /// The nodes that have each of them.
+    pub(crate) holders: Vec<Nodes>,
     /// Its name.
     pub label: String,
     /// The nodes that can answer it, or why there is none; `None`: all.
@@ -51,10 +54,11 @@ impl UnitQueue {
     pub(crate) fn new(
         request: &Request,
         rows: RowTargets,
+        move_limit: u64,
         units: Vec<QueuedUnit>,
         store: UnitStore,
     ) -> UnitQueue {
-        UnitQueue { request: request.clone(), rows, units, store, failures: Mutex::default() }
+        UnitQueue { request: request.clone(), rows, move_limit, units, store, failures: Mutex::default() }
     }
 
     /// All units.
@@ -65,8 +69,14 @@ impl UnitQueue {
     /// The job of a unit.
     pub fn job(&self, number: usize) -> Result<String, String> {
         let queued = self.unit(number)?;
-        let (unit, inputs) = (queued.unit.clone(), queued.inputs.clone());
-        let job = UnitJob { request: self.request.clone(), unit, inputs, rows: self.rows.clone() };
+        let job = UnitJob {
+            request: self.request.clone(),
+            unit: queued.unit.clone(),
+            inputs: queued.inputs.clone(),
+            holders: queued.holders.clone(),
+            rows: self.rows.clone(),
+            move_limit: self.move_limit,
+        };
         serde_json::to_string(&job).map_err(|error| error.to_string())
     }
 

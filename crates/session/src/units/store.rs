@@ -40,24 +40,29 @@ struct Manifest {
 
 /// What an answer depends on besides its inputs.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Settings {
+pub(crate) struct Settings {
     request: serde_json::Value,
     formats: Vec<String>,
     all_rows: bool,
+    move_limit: u64,
+}
+
+impl Settings {
+    pub(crate) fn of(
+        request: &Request,
+        formats: &[String],
+        all_rows: bool,
+        move_limit: u64,
+    ) -> io::Result<Settings> {
+        Ok(Settings { request: comparable(request)?, formats: formats.to_vec(), all_rows, move_limit })
+    }
 }
 
 impl UnitStore {
     /// Opens the folder of answers in a folder of results. With `resume`, answers of an earlier start are used if the
     /// settings are the same; without, they are removed.
-    pub fn open(
-        results: &Path,
-        request: &Request,
-        formats: &[String],
-        all_rows: bool,
-        resume: bool,
-    ) -> io::Result<UnitStore> {
+    pub(crate) fn open(results: &Path, settings: Settings, resume: bool) -> io::Result<UnitStore> {
         let folder = results.join(FOLDER);
-        let settings = Settings { request: comparable(request)?, formats: formats.to_vec(), all_rows };
         if resume && let Some(known) = Manifest::read(&folder)? {
             if known.settings != settings {
                 return Err(io::Error::other(format!(
