@@ -32,18 +32,20 @@ class Attempts:
     ) -> tuple[list[int], str] | None:
         """The first unit that a node with room can answer, and the node with most room of these.
 
-        Further units are added as long as all of them have no more than ``limit`` bytes. One that failed
-        before is alone: it may be what kills its workers, and others would be lost with it.
+        ``room`` has every node, even if it has none. A unit that failed somewhere waits for the other nodes:
+        where it failed, the node itself may be dying. Further units are added as long as all of them have no
+        more than ``limit`` bytes. One that failed before is alone: it may be what kills its workers, and
+        others would be lost with it.
         """
-        if not room:
-            return None
         for at, number in enumerate(self._waiting):
             nodes = self._nodes[number]
-            possible = [name for name in room if nodes is None or name in nodes]
+            failed = [node for node, _ in self._failures.get(number, ())]
+            known = [name for name in room if nodes is None or name in nodes]
+            fewest = min(map(failed.count, known), default=0)
+            possible = [name for name in known if room[name] > 0 and failed.count(name) == fewest]
             if possible:
-                failed = [node for node, _ in self._failures.get(number, ())]
                 # By name last, so that equal clusters get equal tasks.
-                node = min(possible, key=lambda name: (failed.count(name), -room[name], name))
+                node = min(possible, key=lambda name: (-room[name], name))
                 del self._waiting[at]
                 more = [] if failed else self._more(node, at, size, limit - size(number))
                 return [number, *more], node

@@ -181,8 +181,7 @@ class Dispatch:
             for _, node in self._running.values():
                 load[node] = load.get(node, 0) + 1
             room = {name: _AHEAD * slots - load[name] for name, slots in self._slots.items()}
-            free = {name: count for name, count in room.items() if count > 0}
-            chosen = self._attempts.next(free, self._queue.size, self._task_bytes())
+            chosen = self._attempts.next(room, self._queue.size, self._task_bytes())
             if chosen is None:
                 break
             self._send_some(*chosen, place)

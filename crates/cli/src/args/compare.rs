@@ -9,7 +9,7 @@ use ulpscope_compare::{Matching, Parallel};
 use ulpscope_report::SheetFormat;
 use ulpscope_session::{Language, NumberRanges, StyleName};
 
-use super::engine_options::EngineOptions;
+use super::engine_options::{EngineOptions, MoveOptions};
 use super::network_options::NetworkOptions;
 
 /// msprobe's short flags with several letters, which our parser does not support, and their long names.
@@ -104,7 +104,7 @@ pub(crate) struct CompareArgs {
 
     /// Replay blamed calls in raised precision from their recorded inputs: proves or refutes each verdict, and says which
     /// side is wrong. Needs dumps with tensors, and a Python with the packages ulpscope and torch
-    #[arg(long)]
+    #[arg(long, conflicts_with = "engine")]
     pub(crate) prove: bool,
 
     /// Steps to compare, such as 0,2,4-6 [default: all]
@@ -130,6 +130,9 @@ pub(crate) struct CompareArgs {
 
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+
+    #[command(flatten)]
+    pub(crate) moving: MoveOptions,
 
     #[command(flatten)]
     pub(crate) network: NetworkOptions,

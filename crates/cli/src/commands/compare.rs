@@ -11,7 +11,7 @@ use ulpscope_dump::{Problems, Select};
 use ulpscope_page::{DumpPlaces, PageOptions, REPORT, ResultFolder, page_of_result};
 use ulpscope_report::SheetFormat;
 use ulpscope_report::page::Template;
-use ulpscope_session::units::{Dispatcher, DumpNodes, Elsewhere, Located, MOVE_LIMIT, ResultFolders};
+use ulpscope_session::units::{Dispatcher, DumpNodes, Elsewhere, MOVE_LIMIT, ResultFolders};
 use ulpscope_session::{
     Compared, FileOutputs, FileSink, MappingFiles, NumberRanges, Request, StyleName, Threads, execute,
     rank_label, summary, write,
@@ -102,8 +102,8 @@ impl TryFrom<CompareArgs> for Compare {
             diff_analyze: args.diff_analyze,
             json: args.json,
             nodes: DumpNodes {
-                located: located(args.engine.located.as_deref())?,
-                move_limit: args.engine.move_limit.unwrap_or(MOVE_LIMIT),
+                located: args.engine.located()?,
+                move_limit: args.moving.move_limit.unwrap_or(MOVE_LIMIT),
             },
             resume: args.engine.resume,
             notes,
@@ -208,11 +208,6 @@ impl Compare {
         errors.extend_from_slice(failures);
         output.notes_and_errors(&notes, &errors);
     }
-}
-
-/// Where the dumps are.
-fn located(requested: Option<&Path>) -> anyhow::Result<Located> {
-    Ok(requested.map(Located::parse).transpose()?.unwrap_or_default())
 }
 
 /// The requested sheets, in the order in which they are written: csv, unless something else was requested.

@@ -12,20 +12,11 @@ use ulpscope_dump::moved::{MirrorFolder, MoveError};
 use ulpscope_dump::{Rank, RankPlace};
 use ulpscope_report::Cell;
 
-use super::far_files::{FarFiles, FileReader};
-use super::job::Nodes;
+use super::far_files::FarFiles;
+use super::job::{UnitPlace, Worker};
 
 /// How many bytes of tensors may be moved for a rank, by default.
 pub const MOVE_LIMIT: u64 = 1 << 30;
-
-/// Where a unit is answered.
-#[derive(Clone, Copy, Default)]
-pub struct Worker<'a> {
-    /// The name of the node; `None`: one that sees everything.
-    pub node: Option<&'a str>,
-    /// Asks other nodes for files.
-    pub reader: Option<&'a dyn FileReader>,
-}
 
 /// The folders of moved ranks.
 #[derive(Default)]
@@ -42,10 +33,10 @@ impl Gathered {
     pub(super) fn open(
         &mut self,
         pair: &RankPair<'_>,
-        holders: &[Nodes],
-        limit: u64,
-        worker: Worker<'_>,
+        place: &UnitPlace<'_>,
     ) -> Result<OpenedPair, MoveError> {
+        let UnitPlace { worker, holders, move_limit: limit } = place;
+        let (worker, limit) = (*worker, *limit);
         let nodes = |side: usize| {
             let nodes = holders.get(side)?.as_ref()?;
             let is_here = worker.node.is_none_or(|here| nodes.iter().any(|node| node == here));
