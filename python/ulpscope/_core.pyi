@@ -20,6 +20,7 @@ __all__ = [
     "HookPlacer",
     "Judgement",
     "OpenCall",
+    "RankUnit",
     "Recorder",
     "Region",
     "RegionCall",
@@ -37,7 +38,9 @@ __all__ = [
     "judge_ratios",
     "judge_result",
     "open_dump",
+    "open_rank",
     "pack_size",
+    "rank_units",
     "ratio_columns",
     "reach",
     "read_file",
@@ -833,6 +836,40 @@ def answer_unit(
 
     ``ask`` has a question about files answered by one of some nodes.
     """
+
+@final
+class RankUnit:
+    """A rank of a dump, and where it can be read."""
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+    @property
+    def step(self) -> int | None:
+        """The number of the step."""
+    @property
+    def place(self) -> str:
+        """What `open_rank` opens."""
+    @property
+    def inputs(self) -> str:
+        """What tells whether its files changed."""
+    @property
+    def bytes(self) -> int:
+        """The size of its files."""
+    @property
+    def nodes(self) -> list[str] | None:
+        """The nodes that have it; None: all."""
+    @property
+    def why(self) -> str | None:
+        """Why no node can answer for it."""
+
+def rank_units(
+    engine: Any, path: _Path, step: _Numbers | None, rank: _Numbers | None, located: _Path | None
+) -> tuple[list[RankUnit], list[str]]:
+    """The ranks of a dump for an engine, in order, and what could not be searched."""
+
+def open_rank(place: str, step: int | None) -> tuple[DumpRank, list[str]]:
+    """Opens the rank that a `RankUnit` names. Returns it with what could not be read."""
 
 def find_dump(path: _Path) -> str | None:
     """What this machine has of a dump; None if it has no such path."""

@@ -116,7 +116,11 @@ impl PythonNeeds {
             }
             Command::Overflow(overflow) => {
                 let dispatcher = overflow.engine.settings(overflow.output.as_ref())?;
-                Some(PythonNeeds { because: "overflow --engine ray", prover: false, dispatcher: Some(dispatcher) })
+                Some(PythonNeeds {
+                    because: "overflow --engine ray",
+                    prover: false,
+                    dispatcher: Some(dispatcher),
+                })
             }
             Command::Locate(locate) => {
                 let settings =
@@ -193,7 +197,9 @@ fn execute(
             },
             Command::Ls(args) => commands::ls::Ls::from(args).run(output),
             Command::Show(args) => commands::show::Show::from(args).run(output),
-            Command::Overflow(args) => commands::overflow::Overflow::try_from(args)?.run(dispatcher.as_deref(), output),
+            Command::Overflow(args) => {
+                commands::overflow::Overflow::try_from(args)?.run(dispatcher.as_deref(), output)
+            }
             Command::Shell(args) => commands::shell::Shell::try_from(args)?.run(output),
             Command::Graph(args) => commands::graph::run(args, output),
             Command::Completions(args) => commands::manual::completions(&args, output),

@@ -7,9 +7,11 @@ use std::sync::atomic::Ordering;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ulpscope_session::units::{self, Dispatcher, EngineSettings, FileReader, NodeListing, Worker};
+use ulpscope_dump::Select;
+use ulpscope_session::units::{self, Dispatcher, EngineSettings, FileReader, Located, NodeListing, Worker};
 
-use crate::errors::shown;
+use crate::compare::Numbers;
+use crate::errors::{shown, to_python};
 use crate::interrupt::{Stop, interruptible};
 
 /// Compares the pair of ranks of a job. Returns the answer, its rows and the sheets that were written; these go to
@@ -25,9 +27,8 @@ pub(crate) fn answer_unit<'py>(
 ) -> PyResult<(String, Bound<'py, PyBytes>, Vec<PathBuf>)> {
     let reader = ask.map(PythonReader);
     let reader = reader.as_ref().map(|reader| reader as &dyn FileReader);
-    let answered = interruptible(py, move |_| {
-        units::answer(&job, folder, Worker { node: node.as_deref(), reader })
-    })?;
+    let answered =
+        interruptible(py, move |_| units::answer(&job, folder, Worker { node: node.as_deref(), reader }))?;
     let answered = answered.map_err(|error| PyValueError::new_err(shown(error)))?;
     Ok((answered.answer, PyBytes::new(py, &answered.rows), answered.files))
 }
@@ -45,7 +46,8 @@ struct PythonReader(Py<PyAny>);
 impl FileReader for PythonReader {
     fn ask(&self, nodes: &[String], question: &str) -> Result<Vec<u8>, String> {
         let asked = Python::try_attach(|py| {
-            let answer = self.0.bind(py).call1((nodes, question)).map_err(|error| error.value(py).to_string())?;
+            let answer =
+                self.0.bind(py).call1((nodes, question)).map_err(|error| error.value(py).to_string())?;
             let bytes = answer.cast_into::<PyBytes>().map_err(|error| error.to_string())?;
             Ok(bytes.as_bytes().to_vec())
         });
@@ -126,10 +128,71 @@ impl UnitQueue {
     }
 }
 
+/// A rank of a dump, and where it can be read.
+#[pyclass(frozen, get_all, module = "ulpscope._core")]
+pub(crate) struct RankUnit {
+    /// Its name.
+    label: String,
+    /// The number of the step.
+    step: Option<u64>,
+    /// What `open_rank` opens.
+    place: String,
+    /// What tells whether its files changed.
+    inputs: String,
+    /// The size of its files.
+    bytes: u64,
+    /// The nodes that have it; None: all.
+    nodes: Option<Vec<String>>,
+    /// Why no node can answer for it.
+    why: Option<String>,
+}
+
+/// The ranks of a dump for an engine, in order, and what could not be searched.
+#[pyfunction]
+pub(crate) fn rank_units(
+    py: Python<'_>,
+    engine: Py<PyAny>,
+    path: PathBuf,
+    step: Option<Numbers>,
+    rank: Option<Numbers>,
+    located: Option<PathBuf>,
+) -> PyResult<(Vec<RankUnit>, Vec<String>)> {
+    let select = Select { steps: Numbers::chosen(step), ranks: Numbers::chosen(rank) };
+    let located =
+        located.map(|word| Located::parse(&word)).transpose().map_err(to_python)?.unwrap_or_default();
+    let dispatcher = PythonDispatcher { engine, stop: Stop::default(), is_own: false };
+    let found = py.detach(|| units::rank_units(&dispatcher, &path, &select, located));
+    let (found, problems) = found.map_err(to_python)?;
+    let text =
+        |text: serde_json::Result<String>| text.map_err(|error| PyValueError::new_err(error.to_string()));
+    let unit = |unit: units::RankUnit| -> PyResult<RankUnit> {
+        let place = text(serde_json::to_string(&unit.place))?;
+        let inputs = text(serde_json::to_string(&unit.inputs))?;
+        let (nodes, why) = match unit.nodes {
+            None => (None, None),
+            Some(Ok(nodes)) => (Some(nodes), None),
+            Some(Err(why)) => (None, Some(why)),
+        };
+        Ok(RankUnit {
+            label: unit.label,
+            step: unit.step,
+            place,
+            inputs,
+            bytes: unit.inputs.bytes,
+            nodes,
+            why,
+        })
+    };
+    let found = found.into_iter().map(unit).collect::<PyResult<_>>()?;
+    Ok((found, problems.listed().iter().map(|problem| shown(problem.clone())).collect()))
+}
+
 /// An engine in Python.
 pub(crate) struct PythonDispatcher {
     engine: Py<PyAny>,
     stop: Stop,
+    /// Whether it is closed with this.
+    is_own: bool,
 }
 
 impl PythonDispatcher {
@@ -138,7 +201,7 @@ impl PythonDispatcher {
         let module = py.import("ulpscope._scale.ray_engine")?;
         let arguments = (settings.address.as_deref(), settings.cores, settings.results.as_deref());
         let engine = module.getattr("RayEngine")?.call1(arguments)?;
-        Ok(PythonDispatcher { engine: engine.unbind(), stop })
+        Ok(PythonDispatcher { engine: engine.unbind(), stop, is_own: true })
     }
 
     fn attached<T>(&self, ask: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> Result<T, String> {
@@ -151,6 +214,9 @@ impl PythonDispatcher {
 
 impl Drop for PythonDispatcher {
     fn drop(&mut self) {
+        if !self.is_own {
+            return;
+        }
         // The cluster sees the end of this process, too.
         let _ = self.attached(|engine| engine.call_method0("close").map(drop));
     }

@@ -72,7 +72,8 @@ impl ScanEngine for ScanHere {
         take: &mut dyn FnMut(&Step, Vec<Result<ScannedRank, String>>),
     ) -> Result<(), Error> {
         for step in &dump.steps {
-            let scan = |place| ScannedRank::of(step.number, place, language).map_err(|error| error.to_string());
+            let scan =
+                |place| ScannedRank::of(step.number, place, language).map_err(|error| error.to_string());
             let scanned = step.ranks.iter().map(scan).collect();
             take(step, scanned);
         }

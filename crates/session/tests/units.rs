@@ -120,7 +120,9 @@ impl Dispatcher for InOtherOrder {
                 continue;
             }
             let job = queue.job(number)?;
-            let answered = std::thread::spawn(move || units::answer(&job, None, units::Worker::default())).join().unwrap()?;
+            let answered = std::thread::spawn(move || units::answer(&job, None, units::Worker::default()))
+                .join()
+                .unwrap()?;
             queue.deliver(number, answered.answer.as_bytes(), &answered.rows)?;
             self.answered.lock().unwrap().push(unit.label.clone());
         }

@@ -1,7 +1,7 @@
 """The engine that runs comparisons as tasks of a Ray cluster.
 
-One task compares one rank of one step, or several if they are small. Ray's own retries are off: the driver has to know which node lost
-which unit, to avoid that node and to name both in the result.
+One task compares one rank of one step, or several if they are small. Ray's own retries are off: the driver
+has to know which node lost which unit, to avoid that node and to name both in the result.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from ulpscope._scale.progress import Progress
 
 if TYPE_CHECKING:
     from ulpscope._core import UnitQueue
+    from ulpscope._scale.check_ranks import CheckQueue
 
 # So many times as many tasks are sent as can run: the next one waits at its node.
 _AHEAD = 2
@@ -82,12 +83,14 @@ class RayEngine:
                 answers.append((name, None, tasks.reason(error)))
         return answers
 
-    def dispatch(self, queue: UnitQueue) -> None:
-        """Has every open unit answered or given up."""
+    def dispatch(
+        self, queue: UnitQueue | CheckQueue, answer: Callable[..., tasks.Answers] = tasks.answer_jobs
+    ) -> None:
+        """Has every open unit answered by ``answer``, or given up."""
         units = queue.open()
         if not units:
             return
-        Dispatch(self, queue, units).run()
+        Dispatch(self, queue, units, answer).run()
 
     @property
     def ray(self) -> Any:
@@ -142,14 +145,20 @@ class RayEngine:
 class Dispatch:
     """Sends the units of one comparison, a bounded number at a time."""
 
-    def __init__(self, engine: RayEngine, queue: UnitQueue, units: list[int]) -> None:
+    def __init__(
+        self,
+        engine: RayEngine,
+        queue: UnitQueue | CheckQueue,
+        units: list[int],
+        answer: Callable[..., tasks.Answers],
+    ) -> None:
         self._engine, self._queue = engine, queue
         self._cores = engine.cores(len(units))
         self._slots = engine.slots(self._cores)
         self._attempts = Attempts({number: queue.nodes(number) for number in units})
         self._progress = Progress(len(units), sum(queue.size(number) for number in units))
         self._log = EventLog(engine.results)
-        self._answer = engine.ray.remote(tasks.answer_jobs)
+        self._answer = engine.ray.remote(answer)
         # Reference: numbers of the units, and the node they were sent to.
         self._running: dict[Any, tuple[list[int], str]] = {}
         self._waiting_bytes = sum(queue.size(number) for number in units)
@@ -167,7 +176,7 @@ class Dispatch:
                 self._progress.show()
                 if self._queue.is_stopped:
                     self._cancel()
-                    raise RuntimeError("the comparison was interrupted")
+                    raise RuntimeError("it was interrupted")
                 self._send(place)
         finally:
             self._progress.close()
@@ -191,7 +200,7 @@ class Dispatch:
                 self._give_up(number)
 
     def _task_bytes(self) -> float:
-        """How many bytes of units a task gets: one that takes about a second, and no more than leaves work for all."""
+        """How many bytes of units a task gets: about a second's work, and so that some is left for all."""
         if not self._seconds:
             return 0
         share = self._waiting_bytes / (2 * _AHEAD * max(1, sum(self._slots.values())))
@@ -324,6 +333,9 @@ def _write_sheet(folder: Path, name: str, pieces: Iterable[bytes]) -> None:
     try:
         with unfinished.open("wb") as file:
             file.writelines(pieces)
-        unfinished.replace(folder / Path(name).name)
+        # In the folder, or in one below it.
+        place = folder.joinpath(*Path(name).parts[-2:])
+        place.parent.mkdir(exist_ok=True)
+        unfinished.replace(place)
     finally:
         unfinished.unlink(missing_ok=True)

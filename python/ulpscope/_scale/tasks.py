@@ -60,6 +60,11 @@ def list_dump(path: str, folder: str) -> str | None:
 
 def answer_jobs(jobs: Sequence[str], place: Place) -> Answers:
     """Compares pairs of ranks, one after another."""
+    return answered(jobs, place, _answer)
+
+
+def answered(jobs: Sequence[Any], place: Place, answer: Callable[[Any, Place], Answer]) -> Answers:
+    """Answers jobs, one after another."""
     _enter(place.folder)
     # Read once, when the first comparison of this process starts its threads.
     os.environ["RAYON_NUM_THREADS"] = str(place.threads)
@@ -67,7 +72,7 @@ def answer_jobs(jobs: Sequence[str], place: Place) -> Answers:
     answers: list[Answer | Lost] = []
     for job in jobs:
         try:
-            answers.append(_answer(job, place))
+            answers.append(answer(job, place))
         except (OSError, ValueError) as error:
             answers.append(Lost(reason(error)))
     return Answers(answers, time.monotonic() - start)
@@ -85,7 +90,7 @@ def _answer(job: str, place: Place) -> Answer:
     own = tempfile.mkdtemp(prefix="ulpscope-unit-")
     try:
         answer, rows, files = answer_unit(job, own, place.node, ask)
-        return Answer(answer, rows, [(Path(file).name, list(_pieces(Path(file)))) for file in files])
+        return Answer(answer, rows, [(Path(file).name, list(pieces(Path(file)))) for file in files])
     finally:
         shutil.rmtree(own, ignore_errors=True)
 
@@ -136,7 +141,8 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def _pieces(path: Path) -> Iterator[Any]:
+def pieces(path: Path) -> Iterator[Any]:
+    """A file in the object store."""
     import ray
 
     with path.open("rb") as file:

@@ -47,7 +47,10 @@ class Dumps:
         """A command whose arguments are run where there are these ranks, and no folder of the others."""
         sides = ((self.target, target), (self.golden, golden))
         places = [
-            f"{side.name}/step{step}/rank{rank}" for side, ranks in sides for step in range(2) for rank in ranks
+            f"{side.name}/step{step}/rank{rank}"
+            for side, ranks in sides
+            for step in range(2)
+            for rank in ranks
         ]
         lines = [
             "whole=$(mktemp -d)",

@@ -9,8 +9,8 @@ use serde_json::Value;
 use ulpscope_dump::Select;
 use ulpscope_session::units::{Dispatcher, DumpNodes, Located, ScanElsewhere};
 use ulpscope_session::{
-    DEVICE_OVERFLOWS, NumberRanges, OverflowFound, OverflowRequest, ScanHere, anomaly_document, anomaly_lines,
-    search_overflow,
+    DEVICE_OVERFLOWS, NumberRanges, OverflowFound, OverflowRequest, ScanHere, anomaly_document,
+    anomaly_lines, search_overflow,
 };
 
 use crate::args::{OverflowArgs, language};

@@ -187,10 +187,11 @@ fn origins_of(
         return Vec::new();
     }
     let new_nan = call.made.has_nan() && !call.given.has_nan();
-    let is_sent = traffic.senders(place).map(|sent| state(scans, sent)).any(|sender| match call.given.is_none() {
-        true => !sender.given.is_none(),
-        false => new_nan && sender.given.has_nan(),
-    });
+    let is_sent =
+        traffic.senders(place).map(|sent| state(scans, sent)).any(|sender| match call.given.is_none() {
+            true => !sender.given.is_none(),
+            false => new_nan && sender.given.has_nan(),
+        });
     let candidates = candidates.iter().filter(|one| !(one.unless_sent && is_sent));
     let scan = &scans[place.0];
     let origin = candidates.filter_map(|one| {

@@ -105,9 +105,8 @@ impl RankScan {
         let after_nan = calls.candidates(rank, true);
         let parts: Vec<Vec<Part>> =
             calls.states.iter().map(|state| parts(rank, state.call, &mut problems)).collect();
-        let is_kept = |at: &usize| {
-            !parts[*at].is_empty() || !without[*at].is_empty() || !after_nan[*at].is_empty()
-        };
+        let is_kept =
+            |at: &usize| !parts[*at].is_empty() || !without[*at].is_empty() || !after_nan[*at].is_empty();
         let kept: Vec<usize> = (0..calls.states.len()).filter(is_kept).collect();
         let makers: Vec<Vec<usize>> = kept.iter().map(|&at| calls.nearest_makers(at, &kept)).collect();
         let mut modules = Modules::default();

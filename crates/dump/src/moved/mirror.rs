@@ -218,10 +218,8 @@ impl<'a> MirrorFolder<'a> {
             let path = self.path(&range.file);
             let (own, others) = rest.split_at(range.length as usize);
             rest = others;
-            let mut file = OpenOptions::new()
-                .write(true)
-                .open(&path)
-                .map_err(|error| in_folder(&path, &error))?;
+            let mut file =
+                OpenOptions::new().write(true).open(&path).map_err(|error| in_folder(&path, &error))?;
             let written = file.seek(SeekFrom::Start(range.offset)).and_then(|_| file.write_all(own));
             written.map_err(|error| in_folder(&path, &error))?;
         }

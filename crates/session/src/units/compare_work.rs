@@ -95,8 +95,10 @@ impl CompareWork {
             .iter()
             .filter_map(|name| SheetFormat::ALL.into_iter().find(|format| format.name() == name));
         // The driver's name of a sheet is the one in the answer.
-        let own_folder = self.rows.folder.as_ref().map(|named| folder.clone().unwrap_or_else(|| named.clone()));
-        let sheets = FileOutputs::named(own_folder, self.request.style, formats.collect(), &self.rows.timestamp);
+        let own_folder =
+            self.rows.folder.as_ref().map(|named| folder.clone().unwrap_or_else(|| named.clone()));
+        let sheets =
+            FileOutputs::named(own_folder, self.request.style, formats.collect(), &self.rows.timestamp);
         let mut gathered = Gathered::default();
         let opened = match gathered.open(&self.unit.pair(), place) {
             Ok(opened) => Ok(opened),
@@ -108,12 +110,13 @@ impl CompareWork {
         let mut rows = Vec::new();
         let mut written = Vec::new();
         let style = self.request.style().map_err(CompareError::from);
-        let result = style.and_then(|style| opened.map(|opened| (style, opened))).and_then(|(style, opened)| {
-            let pair = self.unit.pair();
-            let compared = compare_opened(style.as_ref(), &pair, opened, &outputs, &NoProgress, None);
-            watch.check()?;
-            compared
-        });
+        let result =
+            style.and_then(|style| opened.map(|opened| (style, opened))).and_then(|(style, opened)| {
+                let pair = self.unit.pair();
+                let compared = compare_opened(style.as_ref(), &pair, opened, &outputs, &NoProgress, None);
+                watch.check()?;
+                compared
+            });
         match result {
             Err(error) => answer.error = Some(error.to_string()),
             Ok((mut outcome, mut sink)) => {

@@ -106,7 +106,8 @@ impl<'a, S: AnsweredSink> Elsewhere<'a, S> {
         let units = work.pairs.iter().map(|pair| {
             let unit = Unit::of(pair);
             let label = unit.key();
-            let sides = [("target", Some(pair.target)), ("golden", Some(pair.golden)), ("noise dump", pair.noise)];
+            let sides =
+                [("target", Some(pair.target)), ("golden", Some(pair.golden)), ("noise dump", pair.noise)];
             let sides: Vec<(&'static str, &RankPlace)> =
                 sides.into_iter().filter_map(|(name, place)| Some((name, place?))).collect();
             let work = CompareWork { request: work.request.clone(), unit, rows: self.rows.clone() };

@@ -78,9 +78,11 @@ impl Gathered {
         limit: u64,
         worker: Worker<'_>,
     ) -> Result<Rank, MoveError> {
-        let reader = worker.reader.ok_or_else(|| MoveError::NotMoved("it cannot ask other nodes".to_owned()))?;
+        let reader =
+            worker.reader.ok_or_else(|| MoveError::NotMoved("it cannot ask other nodes".to_owned()))?;
         let folder = tempfile::Builder::new().prefix("ulpscope-moved-").tempdir();
-        let folder = folder.map_err(|error| MoveError::NotMoved(format!("no folder for moved files: {error}")))?;
+        let folder =
+            folder.map_err(|error| MoveError::NotMoved(format!("no folder for moved files: {error}")))?;
         let mirror = MirrorFolder::new(folder.path(), place);
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         self.names.extend(mirror.names().into_iter().map(|(mirror, own)| (text(mirror), text(own))));

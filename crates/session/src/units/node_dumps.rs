@@ -72,6 +72,13 @@ impl<'a> NodeDumps<'a> {
         self.join(path, select, asked.map_err(engine_error)?)
     }
 
+    /// The files of a rank, and the nodes that can answer for it.
+    pub(super) fn of_rank(&self, place: &RankPlace) -> (Inputs, Option<Result<Vec<String>, String>>) {
+        let held = self.held().get(place.path()).cloned().unwrap_or_default();
+        let inputs = held.inputs.clone();
+        (inputs, possible_nodes(&[("rank", held)]))
+    }
+
     /// A unit that reads these ranks, with their names for messages.
     pub(super) fn unit(
         &self,
@@ -81,7 +88,9 @@ impl<'a> NodeDumps<'a> {
         store: &UnitStore,
     ) -> QueuedUnit {
         let held = self.held();
-        let known = |(name, place): &(&'static str, &RankPlace)| (*name, held.get(place.path()).cloned().unwrap_or_default());
+        let known = |(name, place): &(&'static str, &RankPlace)| {
+            (*name, held.get(place.path()).cloned().unwrap_or_default())
+        };
         let sides: Vec<(&str, Held)> = places.iter().map(known).collect();
         let inputs: Vec<Inputs> = sides.iter().map(|(_, one)| one.inputs.clone()).collect();
         let is_done = store.usable(&label, &inputs);
@@ -91,7 +100,11 @@ impl<'a> NodeDumps<'a> {
     }
 
     /// Has units answered. Returns the queue with the answers, and why not all could be had, if so.
-    pub(super) fn dispatch(&self, units: Vec<QueuedUnit>, store: UnitStore) -> (Arc<UnitQueue>, Result<(), String>) {
+    pub(super) fn dispatch(
+        &self,
+        units: Vec<QueuedUnit>,
+        store: UnitStore,
+    ) -> (Arc<UnitQueue>, Result<(), String>) {
         let queue = Arc::new(UnitQueue::new(self.nodes.move_limit, units, store));
         queue.fail_impossible();
         let ended = self.dispatcher.dispatch(&queue);
@@ -159,7 +172,10 @@ fn possible_nodes(sides: &[(&str, Held)]) -> Option<Result<Vec<String>, String>>
     let mut sides = sides.iter();
     let nowhere = sides.clone().find(|(_, held)| held.nodes.as_ref().is_some_and(Vec::is_empty));
     if let Some((side, held)) = nowhere {
-        return Some(Err(format!("no node that may be asked has the {side}: {}", held.inputs.path.display())));
+        return Some(Err(format!(
+            "no node that may be asked has the {side}: {}",
+            held.inputs.path.display()
+        )));
     }
     let limited: Vec<&Vec<String>> = sides.clone().filter_map(|(_, held)| held.nodes.as_ref()).collect();
     let (first, others) = limited.split_first()?;

@@ -49,11 +49,7 @@ impl QueuedUnit {
 }
 
 impl UnitQueue {
-    pub(crate) fn new(
-        move_limit: u64,
-        units: Vec<QueuedUnit>,
-        store: UnitStore,
-    ) -> UnitQueue {
+    pub(crate) fn new(move_limit: u64, units: Vec<QueuedUnit>, store: UnitStore) -> UnitQueue {
         UnitQueue { move_limit, units, store, failures: Mutex::default() }
     }
 

@@ -73,7 +73,8 @@ impl ScanEngine for ScanElsewhere<'_> {
             let scanned = step.ranks.iter().map(|place| {
                 let answer = queue.answer::<ScannedRank>(number);
                 number += 1;
-                let found = answer.and_then(|(answer, _)| answer.found.ok_or(answer.error.unwrap_or_default()));
+                let found =
+                    answer.and_then(|(answer, _)| answer.found.ok_or(answer.error.unwrap_or_default()));
                 has_any |= found.is_ok();
                 found.map_err(|why| match &ended {
                     Err(ended) => format!("{}: {why}: {ended}", place.path().display()),

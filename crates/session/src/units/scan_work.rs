@@ -7,7 +7,8 @@ use ulpscope_dump::{Inputs, RankPlace};
 use ulpscope_formats::Watch;
 
 use super::answer::UnitAnswer;
-use super::job::{Answered, step_word};
+use super::job::Answered;
+use super::rank_units::rank_label;
 use crate::Language;
 use crate::overflow_search::ScannedRank;
 
@@ -23,8 +24,7 @@ pub(crate) struct ScanWork {
 impl ScanWork {
     /// The name of the unit.
     pub(crate) fn key(&self) -> String {
-        let name = if self.place.name.is_empty() { "rank" } else { &self.place.name };
-        format!("{}_{name}", step_word(self.step, self.is_after_last))
+        rank_label(self.step, self.is_after_last, &self.place)
     }
 
     /// Scans it. A rank that cannot be read is an answer.
