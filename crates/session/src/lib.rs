@@ -61,7 +61,8 @@ pub use next_step::quoted;
 pub use number_ranges::NumberRanges;
 pub use overflow::{DEVICE_OVERFLOWS, anomaly_document, anomaly_lines, anomaly_sentence};
 pub use overflow_search::{
-    DetectedText, OverflowFound, OverflowRequest, ScanEngine, ScanHere, ScannedRank, search_overflow,
+    DetectedText, OverflowFound, OverflowRequest, ScanEngine, ScanHere, ScannedRank, TakeStep,
+    search_overflow,
 };
 pub use style_name::{MappingFiles, StyleName};
 pub use summary::{Block, summary};

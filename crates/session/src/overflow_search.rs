@@ -43,18 +43,16 @@ impl ScannedRank {
     }
 }
 
+/// Gets the ranks of a step, or why they cannot be read.
+pub type TakeStep<'a> = dyn FnMut(&Step, Vec<Result<ScannedRank, String>>) + 'a;
+
 /// Scans the ranks of a dump, here or elsewhere. The result does not depend on the engine.
 pub trait ScanEngine {
     /// Finds the steps and ranks of a dump.
     fn find(&self, path: &Path, select: &Select) -> Result<Dump, Error>;
 
-    /// Scans every rank. `take` gets those of one step after another, or why they cannot be read.
-    fn scan(
-        &self,
-        dump: &Dump,
-        language: Language,
-        take: &mut dyn FnMut(&Step, Vec<Result<ScannedRank, String>>),
-    ) -> Result<(), Error>;
+    /// Scans every rank. `take` gets those of one step after another.
+    fn scan(&self, dump: &Dump, language: Language, take: &mut TakeStep<'_>) -> Result<(), Error>;
 }
 
 /// Scans in this process.
@@ -65,12 +63,7 @@ impl ScanEngine for ScanHere {
         Dump::open(path, select)
     }
 
-    fn scan(
-        &self,
-        dump: &Dump,
-        language: Language,
-        take: &mut dyn FnMut(&Step, Vec<Result<ScannedRank, String>>),
-    ) -> Result<(), Error> {
+    fn scan(&self, dump: &Dump, language: Language, take: &mut TakeStep<'_>) -> Result<(), Error> {
         for step in &dump.steps {
             let scan =
                 |place| ScannedRank::of(step.number, place, language).map_err(|error| error.to_string());

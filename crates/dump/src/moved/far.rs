@@ -94,7 +94,7 @@ impl FarRank for LocalFiles<'_> {
         if documents.have_tensors {
             match &self.0.opening {
                 Opening::File(path) => {
-                    list(path, Path::new(path.file_name().unwrap_or_default()), 0, &mut documents)
+                    list(path, Path::new(path.file_name().unwrap_or_default()), 0, &mut documents);
                 }
                 _ => list(root, Path::new(""), 0, &mut documents),
             }

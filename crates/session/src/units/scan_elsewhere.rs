@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use ulpscope_dump::{Dump, Error, Select, Step};
+use ulpscope_dump::{Dump, Error, Select};
 
 use super::dispatcher::Dispatcher;
 use super::job::UnitWork;
@@ -12,7 +12,7 @@ use super::node_dumps::{DumpNodes, NodeDumps, engine_error};
 use super::scan_work::ScanWork;
 use super::store::UnitStore;
 use crate::Language;
-use crate::overflow_search::{ScanEngine, ScannedRank};
+use crate::overflow_search::{ScanEngine, ScannedRank, TakeStep};
 
 /// Has ranks scanned elsewhere; answers are saved in a folder.
 pub struct ScanElsewhere<'a> {
@@ -46,12 +46,7 @@ impl ScanEngine for ScanElsewhere<'_> {
         self.dumps.find(path, select)
     }
 
-    fn scan(
-        &self,
-        dump: &Dump,
-        language: Language,
-        take: &mut dyn FnMut(&Step, Vec<Result<ScannedRank, String>>),
-    ) -> Result<(), Error> {
+    fn scan(&self, dump: &Dump, language: Language, take: &mut TakeStep<'_>) -> Result<(), Error> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
         let store = store.ok_or_else(|| engine_error("a search runs once".to_owned()))?;
         let mut units = Vec::new();
