@@ -37,6 +37,9 @@ class Check:
         jobs: int = 1,
         resume: bool = False,
         repro: bool = True,
+        engine: Literal["threads", "ray"] = "threads",
+        address: str | None = None,
+        located: str | os.PathLike[str] | None = None,
     ) -> CheckResult:
         """Makes every API call of a dump again, alone, and judges it by the same call in float64.
 
@@ -53,6 +56,8 @@ class Check:
         ``output`` is the folder for ``accuracy_checking_result_{timestamp}.csv`` and
         ``accuracy_checking_details_{timestamp}.csv``; with ``repro``, each failing call gets a script there.
         ``jobs`` is the number of processes. ``resume`` continues an interrupted check with the same folder.
+        ``engine``: "threads" for this process and its ``jobs``, or "ray": ranks are tasks of the Ray cluster
+        at ``address``; ``located``: "auto" or a map of ``ulpscope locate``, if nodes have ranks of their own.
         Needs torch.
         """
         from ulpscope._replay import jobs as checking
@@ -74,6 +79,12 @@ class Check:
             _several(modules),
             collectives,
         )
+        if engine == "ray":
+            from ulpscope._scale.check_ranks import RayOptions, run
+
+            return run(request, RayOptions(address, located), resume, lambda done, of, call: None)
+        if engine != "threads" or address is not None or located is not None:
+            raise ValueError('engine is "threads" or "ray"; address and located are for "ray"')
         return checking.run(request, jobs, resume, lambda done, of, call: None)
 
     def perturb(

@@ -20,6 +20,7 @@ __all__ = [
     "HookPlacer",
     "Judgement",
     "OpenCall",
+    "RankUnit",
     "Recorder",
     "Region",
     "RegionCall",
@@ -27,6 +28,7 @@ __all__ = [
     "UnitQueue",
     "Unread",
     "__version__",
+    "answer_about_files",
     "answer_unit",
     "compare",
     "detail_columns",
@@ -36,7 +38,9 @@ __all__ = [
     "judge_ratios",
     "judge_result",
     "open_dump",
+    "open_rank",
     "pack_size",
+    "rank_units",
     "ratio_columns",
     "reach",
     "read_file",
@@ -81,6 +85,7 @@ def compare(
     engine: Literal["threads", "ray"] = "threads",
     address: str | None = None,
     located: _Path | None = None,
+    move_limit: int = 1 << 30,
     parallel: str | None = None,
 ) -> Comparison:
     """Compares two dumps, checkpoints or folders of tensors: target is suspected, golden is trusted.
@@ -95,7 +100,8 @@ def compare(
     tensors are merged before they are compared.
     ``engine``: "threads" of this process, or "ray": tasks of the Ray cluster at ``address`` ("auto", "local",
     "HOST:PORT", "ray://HOST:PORT"). ``located``: "auto" or a map of ``ulpscope locate``, if every node has
-    ranks of its own. The result is the same on every engine.
+    ranks of its own; ``move_limit``: how many bytes of tensors may be moved for a rank whose two sides are on
+    different nodes, the rest is compared by statistics. The result is the same on every engine.
     """
 
 @final
@@ -817,8 +823,53 @@ def ratio_columns() -> list[str]:
 def write_sheet(path: _Path, columns: list[str], rows: Iterable[Iterable[Any]]) -> None:
     """Writes a sheet in the format of its name's suffix."""
 
-def answer_unit(job: str, folder: _Path | None = None) -> tuple[str, bytes, list[str]]:
-    """Compares the pair of ranks of a job: the answer, its rows and the sheets that were written."""
+def answer_about_files(question: str) -> bytes:
+    """Answers a question of a different node about the files of a rank here."""
+
+def answer_unit(
+    job: str,
+    folder: _Path | None = None,
+    node: str | None = None,
+    ask: Callable[[list[str], str], bytes] | None = None,
+) -> tuple[str, bytes, list[str]]:
+    """Compares the pair of ranks of a job: the answer, its rows and the sheets that were written.
+
+    ``ask`` has a question about files answered by one of some nodes.
+    """
+
+@final
+class RankUnit:
+    """A rank of a dump, and where it can be read."""
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+    @property
+    def step(self) -> int | None:
+        """The number of the step."""
+    @property
+    def place(self) -> str:
+        """What `open_rank` opens."""
+    @property
+    def inputs(self) -> str:
+        """What tells whether its files changed."""
+    @property
+    def bytes(self) -> int:
+        """The size of its files."""
+    @property
+    def nodes(self) -> list[str] | None:
+        """The nodes that have it; None: all."""
+    @property
+    def why(self) -> str | None:
+        """Why no node can answer for it."""
+
+def rank_units(
+    engine: Any, path: _Path, step: _Numbers | None, rank: _Numbers | None, located: _Path | None
+) -> tuple[list[RankUnit], list[str]]:
+    """The ranks of a dump for an engine, in order, and what could not be searched."""
+
+def open_rank(place: str, step: int | None) -> tuple[DumpRank, list[str]]:
+    """Opens the rank that a `RankUnit` names. Returns it with what could not be read."""
 
 def find_dump(path: _Path) -> str | None:
     """What this machine has of a dump; None if it has no such path."""

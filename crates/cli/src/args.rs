@@ -28,7 +28,7 @@ use ulpscope_session::Language;
 pub(crate) use compare::{CompareArgs, OutputFormat, spell_out};
 pub(crate) use convert::ConvertArgs;
 pub(crate) use dumps::{DumpArgs, LsArgs, OverflowArgs, ShowArgs};
-pub(crate) use engine_options::{EngineName, LocateArgs};
+pub(crate) use engine_options::LocateArgs;
 pub(crate) use graph::{
     GraphArgs, GraphCastsArgs, GraphCommand, GraphDiffArgs, GraphDrawArgs, GraphInfoArgs, GraphLsArgs,
 };

@@ -33,7 +33,7 @@ mod values;
 mod walk;
 
 use std::ffi::OsString;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -41,7 +41,7 @@ use ulpscope_compare::Prover;
 use ulpscope_formats::Watch;
 use ulpscope_session::units::{Dispatcher, EngineSettings};
 
-use crate::args::{Command, EngineName, Low, OutputFormat};
+use crate::args::{Command, Low, OutputFormat};
 use crate::exit::Exit;
 use crate::output::{Look, Output};
 
@@ -103,12 +103,8 @@ impl PythonNeeds {
     fn of(command: &Command) -> Option<PythonNeeds> {
         match command {
             Command::Compare(compare) => {
-                let is_ray = compare.engine.engine == Some(EngineName::Ray);
-                let dispatcher = is_ray.then(|| EngineSettings {
-                    address: compare.engine.address.clone(),
-                    cores: compare.engine.rank_cores.map(NonZeroU32::get),
-                    results: compare.output.clone(),
-                });
+                let dispatcher = compare.engine.settings(compare.output.as_ref());
+                let is_ray = dispatcher.is_some();
                 let because = match (compare.prove, is_ray) {
                     (true, _) => "compare --prove",
                     (false, true) => "compare --engine ray",
@@ -118,6 +114,14 @@ impl PythonNeeds {
                     (false, false) => return None,
                 };
                 Some(PythonNeeds { because, prover: compare.prove, dispatcher })
+            }
+            Command::Overflow(overflow) => {
+                let dispatcher = overflow.engine.settings(overflow.output.as_ref())?;
+                Some(PythonNeeds {
+                    because: "overflow --engine ray",
+                    prover: false,
+                    dispatcher: Some(dispatcher),
+                })
             }
             Command::Locate(locate) => {
                 let settings =
@@ -194,7 +198,9 @@ fn execute(
             },
             Command::Ls(args) => commands::ls::Ls::from(args).run(output),
             Command::Show(args) => commands::show::Show::from(args).run(output),
-            Command::Overflow(args) => commands::overflow::Overflow::try_from(args)?.run(output),
+            Command::Overflow(args) => {
+                commands::overflow::Overflow::try_from(args)?.run(dispatcher.as_deref(), output)
+            }
             Command::Shell(args) => commands::shell::Shell::try_from(args)?.run(output),
             Command::Graph(args) => commands::graph::run(args, output),
             Command::Completions(args) => commands::manual::completions(&args, output),

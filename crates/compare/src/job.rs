@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use ulpscope_dump::{AFTER_LAST_STEP, Dump, RankPlace, Step};
+use ulpscope_dump::{AFTER_LAST_STEP, Dump, Error, Rank, RankPlace, Step};
 
 use crate::proof::{Prover, Proving};
 use crate::run::{CompareError, Progress, RankOutcome, Sink, compare_ranks_knowing};
@@ -201,6 +201,25 @@ pub fn first_divergence<S>(ranks: &[RankResult<S>]) -> Option<(&RankResult<S>, &
     own.min_by_key(|(_, divergence)| divergence.collectives_before).or(Some((first, divergence)))
 }
 
+/// The ranks of a pair, opened.
+#[derive(Debug)]
+pub struct OpenedPair {
+    /// The target's.
+    pub target: Rank,
+    /// The golden's.
+    pub golden: Rank,
+    /// That of a second golden run, if there is one; or why it cannot be read.
+    pub noise: Option<Result<Rank, Error>>,
+}
+
+impl OpenedPair {
+    /// Opens the ranks of a pair on this machine.
+    pub fn open(pair: &RankPair<'_>) -> Result<OpenedPair, Error> {
+        let (target, golden) = rayon::join(|| pair.target.open(), || pair.golden.open());
+        Ok(OpenedPair { target: target?, golden: golden?, noise: pair.noise.map(RankPlace::open) })
+    }
+}
+
 /// Compares one pair. Fails in its result only.
 pub fn compare_pair<O: Outputs>(
     style: &dyn Style,
@@ -209,25 +228,32 @@ pub fn compare_pair<O: Outputs>(
     progress: &dyn Progress,
     prover: Option<&dyn Prover>,
 ) -> RankResult<O::Sink> {
-    let result = || {
-        let (target, golden) = rayon::join(|| pair.target.open(), || pair.golden.open());
-        let (target, golden) = (target?, golden?);
-        // If a noise dump cannot be read, the comparison continues without it.
-        let noise = pair.noise.map(RankPlace::open).transpose();
-        let (noise, unread) = match noise {
-            Ok(noise) => (noise, None),
-            Err(error) => (None, Some(error)),
-        };
-        let (target, golden) = (Arc::new(target), Arc::new(golden));
-        let proving = prover.map(|prover| Proving { prover, ranks: [&target, &golden] });
-        let known = Known { noise: noise.as_ref(), step: pair.place, proving };
-        let mut sink = outputs.open(pair)?;
-        let mut outcome = compare_ranks_knowing(style, &target, &golden, known, &mut sink, progress)?;
-        unread.into_iter().for_each(|error| outcome.problems.note(format!("--noise: {error}")));
-        outcome.sheet = sink.sheet();
-        Ok((outcome, sink))
+    let opened = OpenedPair::open(pair).map_err(CompareError::from);
+    pair.answered(opened.and_then(|opened| compare_opened(style, pair, opened, outputs, progress, prover)))
+}
+
+/// Compares the ranks of a pair.
+pub fn compare_opened<O: Outputs>(
+    style: &dyn Style,
+    pair: &RankPair<'_>,
+    opened: OpenedPair,
+    outputs: &O,
+    progress: &dyn Progress,
+    prover: Option<&dyn Prover>,
+) -> Result<(RankOutcome, O::Sink), CompareError> {
+    // If a noise dump cannot be read, the comparison continues without it.
+    let (noise, unread) = match opened.noise.transpose() {
+        Ok(noise) => (noise, None),
+        Err(error) => (None, Some(error)),
     };
-    pair.answered(result())
+    let (target, golden) = (Arc::new(opened.target), Arc::new(opened.golden));
+    let proving = prover.map(|prover| Proving { prover, ranks: [&target, &golden] });
+    let known = Known { noise: noise.as_ref(), step: pair.place, proving };
+    let mut sink = outputs.open(pair)?;
+    let mut outcome = compare_ranks_knowing(style, &target, &golden, known, &mut sink, progress)?;
+    unread.into_iter().for_each(|error| outcome.problems.note(format!("--noise: {error}")));
+    outcome.sheet = sink.sheet();
+    Ok((outcome, sink))
 }
 
 /// Compares every pair; results are in the order of the pairs. Pairs are compared in parallel, but one after another with

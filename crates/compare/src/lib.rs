@@ -52,7 +52,8 @@ pub use finding::{
     ShowsIn,
 };
 pub use job::{
-    Outputs, RankPair, RankPairs, RankResult, compare_dumps, compare_pair, first_divergence, pair_ranks,
+    OpenedPair, Outputs, RankPair, RankPairs, RankResult, compare_dumps, compare_opened, compare_pair,
+    first_divergence, pair_ranks,
 };
 pub use mapping::Mapping;
 pub use native::{COLUMNS, Native, PROOF_COLUMNS};

@@ -22,6 +22,17 @@ pub enum Note {
     },
     /// Only one side has tensors.
     OneSideHasTensors,
+    /// Tensors of a side on a different machine that were not moved: there were more than may be moved.
+    TensorsNotMoved {
+        /// The folder of the rank.
+        path: String,
+        /// How many.
+        tensors: u64,
+        /// Their size.
+        bytes: u64,
+        /// How many bytes may be moved.
+        limit: u64,
+    },
     /// A side has names and no values.
     OnlyNames,
     /// The two sides were captured at different levels.
@@ -315,6 +326,13 @@ impl fmt::Display for Note {
                 side.word()
             ),
             Note::OneSideHasTensors => f.write_str("only one side has tensors: compared by statistics"),
+            Note::TensorsNotMoved { path, tensors, bytes, limit } => write!(
+                f,
+                "{path}: {} ({bytes} bytes) of a different node {} compared by recorded statistics only, as no more than \
+                 {limit} bytes may be moved for a rank: raise --move-limit to compare their elements",
+                counted(*tensors, "tensor"),
+                if *tensors == 1 { "was" } else { "were" }
+            ),
             Note::OnlyNames => f.write_str("a dump of structure holds no values: only the calls were compared"),
             Note::LevelsDiffer { target, golden } => write!(
                 f,

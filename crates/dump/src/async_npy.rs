@@ -82,6 +82,7 @@ pub(crate) fn open(folder: &Path) -> Result<Rank, Error> {
         source: Box::new(AsyncSource { folder: folder.to_owned(), files }),
         problems: Problems::default(),
         part_files: PartFiles::default(),
+        moved: None,
     })
 }
 

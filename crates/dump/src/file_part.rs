@@ -57,6 +57,11 @@ impl FilePart {
         Ok(Some(FilePart { file: file.to_owned(), offset, length, dtype, shape: shape.transpose()? }))
     }
 
+    /// The same elements in a different place.
+    pub(crate) fn at(&self, offset: u64, length: u64) -> FilePart {
+        FilePart { offset, length, ..self.clone() }
+    }
+
     /// The tensor in the bytes of its file.
     fn tensor(&self, entry: &TensorEntry, bytes: &Bytes) -> Result<Tensor, Fault> {
         let dtype = match &self.dtype {

@@ -186,6 +186,7 @@ impl Contents {
             source: Box::new(source),
             problems: self.problems,
             part_files: PartFiles::default(),
+            moved: None,
         }
     }
 }

@@ -36,7 +36,7 @@ use crate::tensorflow::{self, TfFile, TfRun};
 const MAX_DEPTH: usize = 5;
 
 /// Files that belong to a dump beside those that are opened.
-const COMPANIONS: [&str; 6] =
+pub(crate) const COMPANIONS: [&str; 6] =
     ["dump.json", "debug.json", "stack.json", "construct.json", LEDGER_FILE, JOURNAL_FILE];
 
 /// The folder for what a run did after its last training step. It comes after all steps and is not a step itself.

@@ -24,14 +24,19 @@ pub struct Inputs {
 }
 
 impl RankPlace {
-    /// The files of this rank. What cannot be listed is not counted: it is reported when the rank is opened.
-    pub fn inputs(&self) -> Inputs {
+    /// What is opened, with the files beside it that belong to it.
+    pub(crate) fn with_companions(&self) -> &Path {
         let opened = self.path();
         // The tensors, stacks and modules of records are beside them.
-        let path = match opened.parent() {
+        match opened.parent() {
             Some(folder) if self.has_companions() => folder,
             _ => opened,
-        };
+        }
+    }
+
+    /// The files of this rank. What cannot be listed is not counted: it is reported when the rank is opened.
+    pub fn inputs(&self) -> Inputs {
+        let path = self.with_companions();
         let mut found = Vec::new();
         list(path, Path::new(""), 0, &mut found);
         if let Some(data) = self.data_folder() {

@@ -64,6 +64,7 @@ fn join(folder: &Path, parts: Vec<Rank>, problems: Problems) -> Rank {
         source: Box::new(Joined { parts, starts, data, one_folder }),
         problems,
         part_files: PartFiles::default(),
+        moved: None,
     }
 }
 

@@ -33,6 +33,7 @@ mod ledger;
 mod links;
 mod listing;
 mod mapping_csv;
+pub mod moved;
 mod msprobe;
 mod names;
 pub mod operators;

@@ -163,6 +163,7 @@ pub(crate) fn assemble(
         source: Box::new(source),
         problems,
         part_files: PartFiles::default(),
+        moved: None,
     })
 }
 

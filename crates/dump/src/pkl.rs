@@ -83,6 +83,7 @@ fn index(path: &Path, data: Option<&Path>, bytes: Bytes) -> Result<Rank, Error> 
         }),
         problems,
         part_files: PartFiles::default(),
+        moved: None,
     })
 }
 

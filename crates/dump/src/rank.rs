@@ -18,6 +18,7 @@ use crate::file_part::PartFiles;
 use crate::key::name_of;
 use crate::ledger::Ledger;
 use crate::links;
+use crate::moved::{MovedTensors, MovedTo};
 use crate::names::{NameId, Names};
 use crate::problems::Problems;
 
@@ -202,6 +203,8 @@ pub struct Rank {
     pub(crate) problems: Problems,
     /// The files of tensors that hold several, once they were asked for.
     pub(crate) part_files: PartFiles,
+    /// Where its tensors are, if its files were on a different machine.
+    pub(crate) moved: Option<MovedTensors>,
 }
 
 impl Rank {
@@ -297,6 +300,21 @@ impl Rank {
         };
         let Some(folder) = self.source.data_folder() else { return Ok(None) };
         let path = folder.join(name);
+        match self.moved.as_ref().map(|moved| moved.place(&path, part.map(|part| &**part))) {
+            None | Some(MovedTo::Mirror) => {}
+            Some(MovedTo::Left) => return Ok(None),
+            Some(MovedTo::Same(same)) => {
+                let read = || match (part, same.part) {
+                    (Some(part), Some([offset, length])) => {
+                        let part = part.at(offset, length);
+                        self.part_files.tensor(&same.path, &part, entry, || Ok(()))
+                    }
+                    _ => lone_tensor(file::read(&same.path, Access::ReadOnly)?.value),
+                };
+                // The bytes are the same, and so is what is wrong with them.
+                return read().map(Some).map_err(|error| Error { file: None, ..error }.in_file(&path));
+            }
+        }
         let check = || {
             // If the folder is not the one that the user named, it could be a link too.
             if folder != self.path {

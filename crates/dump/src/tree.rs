@@ -54,9 +54,9 @@ pub struct RankPlace {
     pub number: Option<u64>,
     /// The name of its folder, `rank0`, `proc1000`; empty if there is none.
     pub name: String,
-    opening: Opening,
+    pub(crate) opening: Opening,
     /// The folder of its tensors, if the user named one.
-    data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
 }
 
 impl Dump {

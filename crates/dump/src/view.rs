@@ -104,6 +104,7 @@ impl Rank {
             index: Index { names, calls: shown, running: Vec::new(), ..Index::default() },
             problems: Problems::default(),
             part_files: Default::default(),
+            moved: None,
             source: Box::new(Viewed { rank: self, calls, view }),
         }
     }

@@ -89,6 +89,13 @@ fn mixed(word: u64, position: u64) -> u64 {
     z ^ z >> 31
 }
 
+/// A hash of bytes that come in pieces. Who does not know the key cannot make different bytes with equal hashes.
+pub fn keyed_hash<'b>(pieces: impl IntoIterator<Item = &'b [u8]>, key: u64) -> u128 {
+    let mut hasher = xxhash_rust::xxh3::Xxh3::with_seed(key);
+    pieces.into_iter().for_each(|piece| hasher.update(piece));
+    hasher.digest128()
+}
+
 /// Calls `update` with the bytes in pieces: all but the last are multiples of 8.
 fn feed(view: &View<'_>, mut update: impl FnMut(&[u8])) {
     if let Some(packed) = view.as_packed() {

@@ -28,7 +28,7 @@ pub use compare::{
     PeerErrors, Rest, ShapeMismatch, Tolerance, compare, compare_at, distances, distances_at, errors,
     errors_at, first_failing, kl_divergence, peer_errors, peer_errors_at, rest, worst,
 };
-pub use digest::{Digest, DigestKind, digest};
+pub use digest::{Digest, DigestKind, digest, keyed_hash};
 pub use histogram::{ValueHistogram, value_histogram};
 pub use level::Level;
 pub use range::{Reach, Survival, reach, reach_at, survival};

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyString};
 use ulpscope_compare::{CompareError, Progress, Prover};
 use ulpscope_dump::{Error, Select};
-use ulpscope_session::units::{Elsewhere, EngineSettings, Located, ResultFolders};
+use ulpscope_session::units::{DumpNodes, Elsewhere, EngineSettings, Located, MOVE_LIMIT, ResultFolders};
 use ulpscope_session::{
     Language, MappingFiles, MemoryOutputs, MemorySink, NumberRanges, Request, Threads, execute,
 };
@@ -26,12 +26,13 @@ use crate::units::PythonDispatcher;
 /// beside the dump.json or .pkl. prove replays blamed calls in raised precision, to prove or refute the verdict.
 /// parallel says how the ranks of target share the work of golden's one process: "tp=2,dp=4".
 /// engine: "threads", or "ray" to compare ranks as tasks of the Ray cluster at address; located: "auto" or a map, if
-/// every node has ranks of its own.
+/// every node has ranks of its own; move_limit: how many bytes of tensors may be moved for a rank whose two sides are on
+/// different nodes.
 #[pyfunction]
 #[pyo3(signature = (
     target, golden, *, style = "native", r#match = None, step = None, rank = None, data_mapping = None,
     cell_mapping = None, layer_mapping = None, noise = None, target_data = None, golden_data = None,
-    prove = false, engine = "threads", address = None, located = None, parallel = None
+    prove = false, engine = "threads", address = None, located = None, move_limit = MOVE_LIMIT, parallel = None
 ))]
 #[expect(clippy::too_many_arguments, reason = "one for each keyword of the Python function")]
 pub(crate) fn compare(
@@ -52,6 +53,7 @@ pub(crate) fn compare(
     engine: &str,
     address: Option<String>,
     located: Option<PathBuf>,
+    move_limit: u64,
     parallel: Option<&str>,
 ) -> PyResult<Comparison> {
     let wrong = |error: String| PyValueError::new_err(error);
@@ -83,7 +85,8 @@ pub(crate) fn compare(
         let prover = prover.as_ref().map(|prover| prover as &dyn Prover);
         if let (Some(located), Some(dispatcher)) = (located, &dispatcher) {
             let folders = ResultFolders { results: None, formats: &[] };
-            let elsewhere = Elsewhere::<MemorySink>::new(dispatcher, &request, located, folders, false);
+            let nodes = DumpNodes { located, move_limit };
+            let elsewhere = Elsewhere::<MemorySink>::new(dispatcher, &request, nodes, folders, false);
             return execute(request, &elsewhere.map_err(Error::whole)?);
         }
         let progress = Stoppable(stop.clone());

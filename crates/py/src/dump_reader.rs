@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use ulpscope_dump::operators::ApiName;
-use ulpscope_dump::{Argument, Content, Dump, Rank, Select, TensorEntry};
+use ulpscope_dump::{Argument, Content, Dump, Rank, RankPlace, Select, TensorEntry};
 use ulpscope_formats::json::Json;
 use ulpscope_kernels::SUMMARY_KEYS;
 
@@ -61,6 +62,18 @@ pub(crate) struct DumpCall {
 #[pyfunction]
 pub(crate) fn returns_blank(function: &str) -> bool {
     ApiName { namespace: "Torch", function }.returns_blank()
+}
+
+/// Opens the rank that a `RankUnit` names. Returns it with what could not be read.
+#[pyfunction]
+#[pyo3(signature = (place, step))]
+pub(crate) fn open_rank(py: Python<'_>, place: &str, step: Option<u64>) -> PyResult<(DumpRank, Vec<String>)> {
+    let place: RankPlace =
+        serde_json::from_str(place).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let rank = py.detach(|| place.open()).map_err(to_python)?;
+    let problems = rank.problems().listed().iter().map(|problem| shown(problem.clone())).collect();
+    let (rank, name, number) = (Arc::new(rank), place.name.clone(), place.number);
+    Ok((DumpRank { rank, step, name, number }, problems))
 }
 
 /// Opens the ranks of a dump, in order of steps and ranks. Returns them, and what could not be read.

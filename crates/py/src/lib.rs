@@ -56,7 +56,9 @@ mod _core {
     #[pymodule_export]
     use crate::divergence::Divergence;
     #[pymodule_export]
-    use crate::dump_reader::{DumpCall, DumpRank, DumpTensor, DumpValue, open_dump, returns_blank};
+    use crate::dump_reader::{
+        DumpCall, DumpRank, DumpTensor, DumpValue, open_dump, open_rank, returns_blank,
+    };
     #[pymodule_export]
     use crate::errors::FormatError;
     #[pymodule_export]
@@ -74,7 +76,7 @@ mod _core {
     #[pymodule_export]
     use crate::stats::{Stats, recorded_statistics, stats};
     #[pymodule_export]
-    use crate::units::{UnitQueue, answer_unit, find_dump};
+    use crate::units::{RankUnit, UnitQueue, answer_about_files, answer_unit, find_dump, rank_units};
 
     /// Makes dumps in buckets readable. Connects to nothing.
     #[pymodule_init]

@@ -7,23 +7,53 @@ use std::sync::atomic::Ordering;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ulpscope_session::units::{self, Dispatcher, EngineSettings, NodeListing};
+use ulpscope_dump::Select;
+use ulpscope_session::units::{self, Dispatcher, EngineSettings, FileReader, Located, NodeListing, Worker};
 
-use crate::errors::shown;
+use crate::compare::Numbers;
+use crate::errors::{shown, to_python};
 use crate::interrupt::{Stop, interruptible};
 
 /// Compares the pair of ranks of a job. Returns the answer, its rows and the sheets that were written; these go to
-/// folder, if one is given.
+/// folder, if one is given. node is the name of this node; ask has a question about files answered by one of some nodes.
 #[pyfunction]
-#[pyo3(signature = (job, folder = None))]
+#[pyo3(signature = (job, folder = None, node = None, ask = None))]
 pub(crate) fn answer_unit<'py>(
     py: Python<'py>,
     job: String,
     folder: Option<PathBuf>,
+    node: Option<String>,
+    ask: Option<Py<PyAny>>,
 ) -> PyResult<(String, Bound<'py, PyBytes>, Vec<PathBuf>)> {
-    let answered = interruptible(py, move |_| units::answer(&job, folder))?;
+    let reader = ask.map(PythonReader);
+    let reader = reader.as_ref().map(|reader| reader as &dyn FileReader);
+    let answered =
+        interruptible(py, move |_| units::answer(&job, folder, Worker { node: node.as_deref(), reader }))?;
     let answered = answered.map_err(|error| PyValueError::new_err(shown(error)))?;
     Ok((answered.answer, PyBytes::new(py, &answered.rows), answered.files))
+}
+
+/// Answers a question of a different node about the files of a rank here.
+#[pyfunction]
+pub(crate) fn answer_about_files(py: Python<'_>, question: String) -> PyResult<Bound<'_, PyBytes>> {
+    let answer = py.detach(|| units::answer_about_files(&question));
+    answer.map(|bytes| PyBytes::new(py, &bytes)).map_err(|error| PyOSError::new_err(shown(error)))
+}
+
+/// A function of Python that asks other nodes.
+struct PythonReader(Py<PyAny>);
+
+impl FileReader for PythonReader {
+    fn ask(&self, nodes: &[String], question: &str) -> Result<Vec<u8>, String> {
+        let asked = Python::try_attach(|py| {
+            let answer =
+                self.0.bind(py).call1((nodes, question)).map_err(|error| error.value(py).to_string())?;
+            let bytes = answer.cast_into::<PyBytes>().map_err(|error| error.to_string())?;
+            Ok(bytes.as_bytes().to_vec())
+        });
+        // Python is shutting down.
+        asked.unwrap_or_else(|| Err("it was interrupted".to_owned()))
+    }
 }
 
 /// What this machine has of a dump; None if it has no such path.
@@ -98,10 +128,71 @@ impl UnitQueue {
     }
 }
 
+/// A rank of a dump, and where it can be read.
+#[pyclass(frozen, get_all, module = "ulpscope._core")]
+pub(crate) struct RankUnit {
+    /// Its name.
+    label: String,
+    /// The number of the step.
+    step: Option<u64>,
+    /// What `open_rank` opens.
+    place: String,
+    /// What tells whether its files changed.
+    inputs: String,
+    /// The size of its files.
+    bytes: u64,
+    /// The nodes that have it; None: all.
+    nodes: Option<Vec<String>>,
+    /// Why no node can answer for it.
+    why: Option<String>,
+}
+
+/// The ranks of a dump for an engine, in order, and what could not be searched.
+#[pyfunction]
+pub(crate) fn rank_units(
+    py: Python<'_>,
+    engine: Py<PyAny>,
+    path: PathBuf,
+    step: Option<Numbers>,
+    rank: Option<Numbers>,
+    located: Option<PathBuf>,
+) -> PyResult<(Vec<RankUnit>, Vec<String>)> {
+    let select = Select { steps: Numbers::chosen(step), ranks: Numbers::chosen(rank) };
+    let located =
+        located.map(|word| Located::parse(&word)).transpose().map_err(to_python)?.unwrap_or_default();
+    let dispatcher = PythonDispatcher { engine, stop: Stop::default(), is_own: false };
+    let found = py.detach(|| units::rank_units(&dispatcher, &path, &select, located));
+    let (found, problems) = found.map_err(to_python)?;
+    let text =
+        |text: serde_json::Result<String>| text.map_err(|error| PyValueError::new_err(error.to_string()));
+    let unit = |unit: units::RankUnit| -> PyResult<RankUnit> {
+        let place = text(serde_json::to_string(&unit.place))?;
+        let inputs = text(serde_json::to_string(&unit.inputs))?;
+        let (nodes, why) = match unit.nodes {
+            None => (None, None),
+            Some(Ok(nodes)) => (Some(nodes), None),
+            Some(Err(why)) => (None, Some(why)),
+        };
+        Ok(RankUnit {
+            label: unit.label,
+            step: unit.step,
+            place,
+            inputs,
+            bytes: unit.inputs.bytes,
+            nodes,
+            why,
+        })
+    };
+    let found = found.into_iter().map(unit).collect::<PyResult<_>>()?;
+    Ok((found, problems.listed().iter().map(|problem| shown(problem.clone())).collect()))
+}
+
 /// An engine in Python.
 pub(crate) struct PythonDispatcher {
     engine: Py<PyAny>,
     stop: Stop,
+    /// Whether it is closed with this.
+    is_own: bool,
 }
 
 impl PythonDispatcher {
@@ -110,7 +201,7 @@ impl PythonDispatcher {
         let module = py.import("ulpscope._scale.ray_engine")?;
         let arguments = (settings.address.as_deref(), settings.cores, settings.results.as_deref());
         let engine = module.getattr("RayEngine")?.call1(arguments)?;
-        Ok(PythonDispatcher { engine: engine.unbind(), stop })
+        Ok(PythonDispatcher { engine: engine.unbind(), stop, is_own: true })
     }
 
     fn attached<T>(&self, ask: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> Result<T, String> {
@@ -123,6 +214,9 @@ impl PythonDispatcher {
 
 impl Drop for PythonDispatcher {
     fn drop(&mut self) {
+        if !self.is_own {
+            return;
+        }
         // The cluster sees the end of this process, too.
         let _ = self.attached(|engine| engine.call_method0("close").map(drop));
     }

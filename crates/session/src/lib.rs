@@ -25,6 +25,7 @@ mod number_ranges;
 mod origin;
 mod other_divergences;
 mod overflow;
+mod overflow_search;
 pub mod region;
 pub mod result_json;
 pub mod statement;
@@ -58,9 +59,10 @@ pub use network::{
 };
 pub use next_step::quoted;
 pub use number_ranges::NumberRanges;
-pub use overflow::{
-    DEVICE_OVERFLOWS, anomaly_document, anomaly_lines, anomaly_sentence, device_overflow_lines,
-    device_overflow_list,
+pub use overflow::{DEVICE_OVERFLOWS, anomaly_document, anomaly_lines, anomaly_sentence};
+pub use overflow_search::{
+    DetectedText, OverflowFound, OverflowRequest, ScanEngine, ScanHere, ScannedRank, TakeStep,
+    search_overflow,
 };
 pub use style_name::{MappingFiles, StyleName};
 pub use summary::{Block, summary};

@@ -82,15 +82,11 @@ fn place(step: Option<u64>, rank: &str) -> String {
     }
 }
 
-/// The key of [`device_overflow_list`] in the document.
+/// The key of the overflows that a device detected in the document.
 pub const DEVICE_OVERFLOWS: &str = "device_overflows";
 
-/// The overflows that a device detected, as JSON.
-pub fn device_overflow_list(overflows: &[DetectedOverflow]) -> Value {
-    overflows.iter().map(device_overflow).collect()
-}
-
-fn device_overflow(overflow: &DetectedOverflow) -> Value {
+/// An overflow that a device detected, as JSON.
+pub(crate) fn device_overflow(overflow: &DetectedOverflow) -> Value {
     let detected = &overflow.detected;
     let tensor = |tensor: &DetectedTensor| {
         let number = |value: Option<f64>| value.map(|value| Cell::Number(value).to_json());
@@ -122,7 +118,7 @@ fn device_overflow(overflow: &DetectedOverflow) -> Value {
 }
 
 /// An overflow that a device detected: the operator, what happened, and the tensors.
-pub fn device_overflow_lines(overflow: &DetectedOverflow, language: Language) -> Vec<String> {
+pub(crate) fn device_overflow_lines(overflow: &DetectedOverflow, language: Language) -> Vec<String> {
     let detected = &overflow.detected;
     let place = place(overflow.step, &overflow.rank);
     let (task, stream) = (detected.task_id, detected.stream_id);

@@ -120,7 +120,9 @@ impl Dispatcher for InOtherOrder {
                 continue;
             }
             let job = queue.job(number)?;
-            let answered = std::thread::spawn(move || units::answer(&job, None)).join().unwrap()?;
+            let answered = std::thread::spawn(move || units::answer(&job, None, units::Worker::default()))
+                .join()
+                .unwrap()?;
             queue.deliver(number, answered.answer.as_bytes(), &answered.rows)?;
             self.answered.lock().unwrap().push(unit.label.clone());
         }
@@ -173,7 +175,7 @@ fn elsewhere(
     fs::create_dir_all(folder).unwrap();
     let folders = ResultFolders { results: Some(folder), formats: &[SheetFormat::Csv] };
     let engine: Elsewhere<'_, FileSink> =
-        Elsewhere::new(dispatcher, request, located, folders, resume).unwrap();
+        Elsewhere::new(dispatcher, request, located.into(), folders, resume).unwrap();
     let outputs = FileOutputs::named(
         Some(folder.to_owned()),
         request.style,
@@ -282,7 +284,7 @@ fn other_settings_are_not_resumed() {
     elsewhere(&request(&target, &golden), &results, &dispatcher, Located::Shared, false);
     let other = Request { style: StyleName::Msprobe, ..request(&target, &golden) };
     let folders = ResultFolders { results: Some(&results), formats: &[SheetFormat::Csv] };
-    let refused = Elsewhere::<FileSink>::new(&dispatcher, &other, Located::Shared, folders, true);
+    let refused = Elsewhere::<FileSink>::new(&dispatcher, &other, Located::Shared.into(), folders, true);
     let why = refused.err().unwrap().to_string();
     assert!(why.contains("other settings") && why.contains("without --resume"), "{why}");
 }
@@ -314,34 +316,4 @@ fn nodes_with_ranks_of_their_own_make_one_dump() {
     elsewhere(&request, &folder.path().join("mapped"), &asked, located, false);
     assert!(asked.asked.lock().unwrap().iter().all(|node| node == "a"));
     assert_eq!(asked.answered.lock().unwrap().len(), 4);
-}
-
-#[test]
-fn sides_on_different_nodes_are_named() {
-    let folder = TempDir::new().unwrap();
-    let (target, golden) = dumps(folder.path());
-    // Node a has the target alone, node b the golden alone.
-    struct OneSideEach(InOtherOrder);
-    impl Dispatcher for OneSideEach {
-        fn find(&self, path: &Path, _: Option<&[String]>) -> Result<Vec<NodeListing>, String> {
-            let has = |node: &str| (node == "a") == path.ends_with("target");
-            Ok(["a", "b"]
-                .into_iter()
-                .map(|node| NodeListing {
-                    node: node.to_owned(),
-                    found: if has(node) { units::find(path) } else { Ok(None) },
-                })
-                .collect())
-        }
-        fn dispatch(&self, queue: &Arc<UnitQueue>) -> Result<(), String> {
-            self.0.dispatch(queue)
-        }
-    }
-    let dispatcher = OneSideEach(InOtherOrder::default());
-    let results = folder.path().join("apart");
-    let result = elsewhere(&request(&target, &golden), &results, &dispatcher, Located::Ask, false);
-    assert!(dispatcher.0.answered.lock().unwrap().is_empty());
-    assert_eq!(result.exit_code, 2);
-    let said = &result.files["result.json"];
-    assert!(said.contains("the target is on a, the golden is on b"), "{said}");
 }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ulpscope._replay import flags
 
 if TYPE_CHECKING:
+    from ulpscope._replay.jobs import Request
     from ulpscope._replay.results import CheckedCall, CheckResult
 
 # How many failing and skipped calls are listed on the terminal; the files have all.
@@ -62,6 +63,13 @@ def _refuse_others(parser: argparse.ArgumentParser, options: argparse.Namespace)
 def _check(options: argparse.Namespace) -> int:
     if options.jobs < 1:
         raise ValueError("--jobs must be at least 1")
+    if options.engine == "ray":
+        if options.jobs != 1:
+            raise ValueError("--jobs is for processes of this machine: with --engine ray use --rank-cores")
+        if options.collectives:
+            raise ValueError("--collectives starts processes on one machine: leave --engine ray out")
+    elif options.address or options.located or options.rank_cores:
+        raise ValueError("--address, --located and --rank-cores are for --engine ray")
     white_list, black_list = _lists(options)
     if options.bench is not None and options.output is None:
         raise ValueError("--bench needs -o DIR: it compares the details that are written there")
@@ -89,7 +97,10 @@ def _check(options: argparse.Namespace) -> int:
     )
     progress = _Progress(not options.json)
     try:
-        result = jobs.run(request, options.jobs, options.resume, progress.report)
+        if options.engine == "ray":
+            result = _on_ray(request, options)
+        else:
+            result = jobs.run(request, options.jobs, options.resume, progress.report)
     finally:
         progress.end()
     say(result.to_json() if options.json else _summary(result))
@@ -103,6 +114,13 @@ def _check(options: argparse.Namespace) -> int:
     ratios = compare_details(details, Path(options.bench), Path(options.output), sys.stderr)
     # 1, a wrong result, is said before 2, what could not be compared.
     return 1 if 1 in (result.exit_code, ratios) else max(result.exit_code, ratios)
+
+
+def _on_ray(request: Request, options: argparse.Namespace) -> CheckResult:
+    from ulpscope._scale.check_ranks import RayOptions, run
+
+    cluster = RayOptions(options.address, options.located, options.rank_cores)
+    return run(request, cluster, options.resume, lambda done, of, call: None)
 
 
 def compare_details(own: list[Path], peer: Path, folder: Path, to: TextIO | None = None) -> int:

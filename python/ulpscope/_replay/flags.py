@@ -13,6 +13,7 @@ examples:
   ulpscope check dump/ --white-list linear,softmax --device cuda
   ulpscope check dump/ -o check/ -j 8 --resume
   ulpscope check dump/ --module torch.nn:Linear --module 'model:Block(64)'
+  ulpscope check dump/ -o check/ --engine ray --located auto
   ulpscope check -forward forward_info_0.json -backward backward_info_0.json
 
 exit codes:
@@ -68,6 +69,15 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", metavar="N", type=int, default=1234, help="for inputs that are drawn (default: 1234)")
     add("-j", "--jobs", metavar="N", type=int, default=1, help="processes (default: 1)")
     add("--resume", action="store_true", help="go on where a check with the same DIR was interrupted")
+    add("--engine", metavar="E", choices=("threads", "ray"), help="ray: ranks are tasks of a Ray cluster")
+    add("--address", metavar="A", help="the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT")
+    add("--located", metavar="L", help="every node has ranks of its own: auto, or a map of ulpscope locate")
+    add(
+        "--rank-cores",
+        metavar="N",
+        type=int,
+        help="cores for each rank",
+    )
     add("--no-repro", action="store_true", help="write no scripts for failing calls")
     add("--config", metavar="FILE", help="a config.json with task run_ut: its white_list and black_list")
     add("--json", action="store_true", help="print one JSON object")

@@ -26,6 +26,7 @@ from ulpscope._replay.modules import ModuleName, NamedModules, names_of
 from ulpscope._replay.results import CheckedCall, CheckedTensor, CheckResult
 
 if TYPE_CHECKING:
+    from ulpscope._core import DumpRank
     from ulpscope._replay.dump_calls import RecordedCall
     from ulpscope._replay.rank_replay import RankReplay
     from ulpscope._replay.replay import ReplaySettings
@@ -74,10 +75,9 @@ class Request:
 class Checker:
     """Checks calls of one dump, in one process."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, opened: tuple[list[DumpRank], list[str]] | None = None) -> None:
         self._request = request
-        ranks, self.problems = open_dump(request.dump, request.step, request.rank)
-        self.ranks = ranks
+        self.ranks, self.problems = opened or open_dump(request.dump, request.step, request.rank)
         self._modules = NamedModules(request.modules)
         self._replays: dict[int, RankReplay] = {}
 
@@ -101,15 +101,12 @@ class Checker:
                 if self._request.wants(found) and is_named:
                     yield number, found
 
-    def why_none(self) -> str:
-        """Why no call is wanted, with names that could be."""
+    def apis(self, most: int) -> list[str]:
+        """The first names of APIs."""
         from ulpscope._replay.dump_calls import calls_of
 
         names = dict.fromkeys(found.api for rank in self.ranks for found in calls_of(rank))
-        if not names:
-            return f"{self._request.dump} has no forward calls"
-        known = ", ".join([*itertools.islice(names, _NAMED), *(["…"] if len(names) > _NAMED else [])])
-        return f"the white list and the black list leave no call; the dump has: {known}"
+        return list(itertools.islice(names, most))
 
     def check(self, place: tuple[int, RecordedCall]) -> CheckedCall:
         """Replays one call. Whatever goes wrong with it is its own result."""
@@ -163,7 +160,7 @@ def run(
     done = _read_progress(request) if resume else {}
     result = CheckResult(problems=list(checker.problems), notes=checker.notes())
     if not places:
-        result.notes.append(checker.why_none())
+        result.notes.append(why_none(request.dump, checker.apis(_NAMED + 1)))
     with _Progress(request, done) as progress:
         if request.collectives:
             for made in _collectives(checker, request, places, done):
@@ -186,6 +183,14 @@ def run(
         result.write(request.output)
         progress.remove()
     return result
+
+
+def why_none(dump: Path, apis: list[str]) -> str:
+    """Why no call is wanted, with names that could be."""
+    if not apis:
+        return f"{dump} has no forward calls"
+    known = ", ".join([*apis[:_NAMED], *(["…"] if len(apis) > _NAMED else [])])
+    return f"the white list and the black list leave no call; the dump has: {known}"
 
 
 def _check_device(device: str | None) -> None:
@@ -307,7 +312,7 @@ def _read_progress(request: Request) -> dict[Any, CheckedCall]:
     values = list(_parsed(lines))
     if not values or values[0] != request.header():
         raise ValueError(f"{path} is of a different check: remove it, or leave out --resume")
-    calls = [_call_of(value) for value in values[1:]]
+    calls = [call_of(value) for value in values[1:]]
     return {(call.step, call.rank, call.call): call for call in calls}
 
 
@@ -319,7 +324,8 @@ def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             return
 
 
-def _call_of(value: dict[str, Any]) -> CheckedCall:
+def call_of(value: dict[str, Any]) -> CheckedCall:
+    """A call from its fields."""
     tensors = [
         CheckedTensor(**{**one, "measured": tuple(one["measured"]), "limits": tuple(one["limits"])})
         for one in value.pop("tensors")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
+
+# Units in a task.
+MAX_UNITS = 256
+
 # A unit that was lost so often is given up: it may be what kills its workers.
 MAX_ATTEMPTS = 3
 
@@ -21,19 +27,45 @@ class Attempts:
         """Whether a unit waits."""
         return bool(self._waiting)
 
-    def next(self, room: dict[str, int]) -> tuple[int, str] | None:
-        """The first unit that a node with room can answer, and the node with most room of these."""
-        if not room:
-            return None
+    def next(
+        self, room: dict[str, int], size: Callable[[int], int], limit: float
+    ) -> tuple[list[int], str] | None:
+        """The first unit that a node with room can answer, and the node with most room of these.
+
+        ``room`` has every node, even if it has none. A unit that failed somewhere waits for the other nodes:
+        where it failed, the node itself may be dying. Further units are added as long as all of them have no
+        more than ``limit`` bytes. One that failed before is alone: it may be what kills its workers, and
+        others would be lost with it.
+        """
         for at, number in enumerate(self._waiting):
             nodes = self._nodes[number]
-            possible = [name for name in room if nodes is None or name in nodes]
+            failed = [node for node, _ in self._failures.get(number, ())]
+            known = [name for name in room if nodes is None or name in nodes]
+            fewest = min(map(failed.count, known), default=0)
+            possible = [name for name in known if room[name] > 0 and failed.count(name) == fewest]
             if possible:
-                failed = [node for node, _ in self._failures.get(number, ())]
-                del self._waiting[at]
                 # By name last, so that equal clusters get equal tasks.
-                return number, min(possible, key=lambda name: (failed.count(name), -room[name], name))
+                node = min(possible, key=lambda name: (-room[name], name))
+                del self._waiting[at]
+                more = [] if failed else self._more(node, at, size, limit - size(number))
+                return [number, *more], node
         return None
+
+    def _more(self, node: str, start: int, size: Callable[[int], int], room: float) -> list[int]:
+        """Takes the next units that a node can answer, until one has no room."""
+        more: list[int] = []
+        for number in islice(self._waiting, start, start + MAX_UNITS - 1):
+            nodes = self._nodes[number]
+            if number in self._failures or not (nodes is None or node in nodes):
+                continue
+            room -= size(number)
+            if room < 0:
+                break
+            more.append(number)
+        taken = set(more)
+        if taken:
+            self._waiting = [number for number in self._waiting if number not in taken]
+        return more
 
     def failed(self, number: int, node: str, why: str) -> bool:
         """Notes a failure; returns whether the unit is tried again."""

@@ -1,7 +1,7 @@
 """The engine that runs comparisons as tasks of a Ray cluster.
 
-One task compares one rank of one step. Ray's own retries are off: the driver has to know which node lost
-which unit, to avoid that node and to name both in the result.
+One task compares one rank of one step, or several if they are small. Ray's own retries are off: the driver
+has to know which node lost which unit, to avoid that node and to name both in the result.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,16 @@ from ulpscope._scale.progress import Progress
 
 if TYPE_CHECKING:
     from ulpscope._core import UnitQueue
+    from ulpscope._scale.check_ranks import CheckQueue
 
 # So many times as many tasks are sent as can run: the next one waits at its node.
 _AHEAD = 2
 
 # Seconds for which the list of nodes is taken as known: asking for it takes as long as starting a task.
 _NODES_ARE_KNOWN = 1.0
+
+# Seconds that a task of several small units takes: sending one costs some milliseconds.
+_TASK_SECONDS = 1.0
 
 # Seconds between two looks at progress and signals.
 _TICK = 0.5
@@ -76,15 +80,17 @@ class RayEngine:
             try:
                 answers.append((name, self._ray.get(reference), None))
             except Exception as error:
-                answers.append((name, None, _reason(error)))
+                answers.append((name, None, tasks.reason(error)))
         return answers
 
-    def dispatch(self, queue: UnitQueue) -> None:
-        """Has every open unit answered or given up."""
+    def dispatch(
+        self, queue: UnitQueue | CheckQueue, answer: Callable[..., tasks.Answers] = tasks.answer_jobs
+    ) -> None:
+        """Has every open unit answered by ``answer``, or given up."""
         units = queue.open()
         if not units:
             return
-        Dispatch(self, queue, units).run()
+        Dispatch(self, queue, units, answer).run()
 
     @property
     def ray(self) -> Any:
@@ -112,6 +118,10 @@ class RayEngine:
         node = self._nodes().get(name)
         return None if node is None else str(node["NodeID"])
 
+    def node_ids(self) -> dict[str, str]:
+        """The ids of the nodes that are alive, by their names."""
+        return {name: str(node["NodeID"]) for name, node in self._nodes().items()}
+
     def at_node(self, node_id: str) -> Any:
         """On this node and no other."""
         strategies = self._ray.util.scheduling_strategies
@@ -135,29 +145,38 @@ class RayEngine:
 class Dispatch:
     """Sends the units of one comparison, a bounded number at a time."""
 
-    def __init__(self, engine: RayEngine, queue: UnitQueue, units: list[int]) -> None:
+    def __init__(
+        self,
+        engine: RayEngine,
+        queue: UnitQueue | CheckQueue,
+        units: list[int],
+        answer: Callable[..., tasks.Answers],
+    ) -> None:
         self._engine, self._queue = engine, queue
         self._cores = engine.cores(len(units))
         self._slots = engine.slots(self._cores)
         self._attempts = Attempts({number: queue.nodes(number) for number in units})
         self._progress = Progress(len(units), sum(queue.size(number) for number in units))
         self._log = EventLog(engine.results)
-        self._answer = engine.ray.remote(tasks.answer_job)
-        # Reference: number of the unit, and the node it was sent to.
-        self._running: dict[Any, tuple[int, str]] = {}
+        self._answer = engine.ray.remote(answer)
+        # Reference: numbers of the units, and the node they were sent to.
+        self._running: dict[Any, tuple[list[int], str]] = {}
+        self._waiting_bytes = sum(queue.size(number) for number in units)
+        # How fast workers are: bytes, and the seconds that they took.
+        self._compared, self._seconds = 0, 0.0
 
     def run(self) -> None:
         """Returns when every unit was delivered or given up."""
         mark = _mark(self._engine.results)
         try:
-            place = tasks.Place(str(Path.cwd()), self._engine.results, mark, self._cores)
+            place = tasks.Place(str(Path.cwd()), self._engine.results, mark, self._cores, "", {})
             self._send(place)
             while self._running or self._attempts.waiting:
                 self._collect()
                 self._progress.show()
                 if self._queue.is_stopped:
                     self._cancel()
-                    raise RuntimeError("the comparison was interrupted")
+                    raise RuntimeError("it was interrupted")
                 self._send(place)
         finally:
             self._progress.close()
@@ -171,31 +190,44 @@ class Dispatch:
             for _, node in self._running.values():
                 load[node] = load.get(node, 0) + 1
             room = {name: _AHEAD * slots - load[name] for name, slots in self._slots.items()}
-            chosen = self._attempts.next({name: free for name, free in room.items() if free > 0})
+            chosen = self._attempts.next(room, self._queue.size, self._task_bytes())
             if chosen is None:
                 break
-            self._send_one(*chosen, place)
+            self._send_some(*chosen, place)
         if not self._running:
             # Nodes that the rest needs are gone.
             for number in self._attempts.drain():
                 self._give_up(number)
 
-    def _send_one(self, number: int, node: str, place: tasks.Place) -> None:
-        label = self._queue.label(number)
+    def _task_bytes(self) -> float:
+        """How many bytes of units a task gets: about a second's work, and so that some is left for all."""
+        if not self._seconds:
+            return 0
+        share = self._waiting_bytes / (2 * _AHEAD * max(1, sum(self._slots.values())))
+        return min(share, _TASK_SECONDS * self._compared / self._seconds)
+
+    def _send_some(self, numbers: list[int], node: str, place: tasks.Place) -> None:
+        self._waiting_bytes -= sum(map(self._queue.size, numbers))
         node_id = self._engine.node_id(node)
         if node_id is None:
             self._node_is_gone(node)
-            self._retry(number, node, "the node is gone")
+            for number in numbers:
+                self._retry(number, node, "the node is gone")
             return
+        labels = [self._queue.label(number) for number in numbers]
+        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
         task = self._answer.options(
-            name=f"ulpscope {label}",
+            name=f"ulpscope {labels[0]}{more}",
             num_cpus=self._cores,
             max_retries=0,
             scheduling_strategy=self._engine.at_node(node_id),
         )
-        self._running[task.remote(self._queue.job(number), place)] = (number, node)
-        self._progress.started(label, node)
-        self._log.write("started", label, node)
+        at_node = place._replace(node=node, nodes=self._engine.node_ids())
+        jobs = [self._queue.job(number) for number in numbers]
+        self._running[task.remote(jobs, at_node)] = (numbers, node)
+        for label in labels:
+            self._progress.started(label, node)
+            self._log.write("started", label, node)
 
     def _collect(self) -> None:
         if not self._running:
@@ -203,23 +235,37 @@ class Dispatch:
         ray = self._engine.ray
         ready, _ = ray.wait(list(self._running), num_returns=1, timeout=_TICK)
         for reference in ready:
-            number, node = self._running.pop(reference)
-            label = self._queue.label(number)
+            numbers, node = self._running.pop(reference)
             try:
-                answer: tasks.Answer = ray.get(reference)
-                for name, pieces in answer.sheets:
-                    _write_sheet(
-                        Path(self._engine.results or "."), name, (ray.get(piece) for piece in pieces)
-                    )
-                compared = self._queue.deliver(number, answer.answer, answer.rows)
+                done: tasks.Answers = ray.get(reference)
             except Exception as error:
                 if self._engine.node_id(node) is None:
                     self._node_is_gone(node)
-                self._retry(number, node, _reason(error))
-            else:
-                self._attempts.done(number)
-                self._progress.finished(label, self._queue.size(number))
-                self._log.write("answered" if compared else "not comparable", label, node)
+                for number in numbers:
+                    self._retry(number, node, tasks.reason(error))
+                continue
+            self._compared += sum(map(self._queue.size, numbers))
+            self._seconds += done.seconds
+            for number, answer in zip(numbers, done.answers, strict=True):
+                self._deliver(number, node, answer)
+
+    def _deliver(self, number: int, node: str, answer: tasks.Answer | tasks.Lost) -> None:
+        if isinstance(answer, tasks.Lost):
+            self._retry(number, node, answer.why)
+            return
+        label, ray = self._queue.label(number), self._engine.ray
+        try:
+            for name, pieces in answer.sheets:
+                _write_sheet(Path(self._engine.results or "."), name, (ray.get(piece) for piece in pieces))
+            compared = self._queue.deliver(number, answer.answer, answer.rows)
+        except Exception as error:
+            if self._engine.node_id(node) is None:
+                self._node_is_gone(node)
+            self._retry(number, node, tasks.reason(error))
+        else:
+            self._attempts.done(number)
+            self._progress.finished(label, self._queue.size(number))
+            self._log.write("answered" if compared else "not comparable", label, node)
 
     def _node_is_gone(self, node: str) -> None:
         if self._slots.pop(node, None) is not None:
@@ -230,7 +276,9 @@ class Dispatch:
         label = self._queue.label(number)
         self._log.write("lost", label, node, why)
         self._progress.lost(label)
-        if not self._attempts.failed(number, node, why):
+        if self._attempts.failed(number, node, why):
+            self._waiting_bytes += self._queue.size(number)
+        else:
             self._give_up(number)
 
     def _give_up(self, number: int) -> None:
@@ -266,7 +314,7 @@ def _connect(ray: Any, address: str | None) -> None:
         ray.init(address=address or "auto", **quiet)
     except ConnectionError as error:
         if address is not None:
-            raise ConnectionError(f"no Ray cluster at {address}: {_reason(error)}") from error
+            raise ConnectionError(f"no Ray cluster at {address}: {tasks.reason(error)}") from error
         ray.init(address="local", **local)
 
 
@@ -285,16 +333,9 @@ def _write_sheet(folder: Path, name: str, pieces: Iterable[bytes]) -> None:
     try:
         with unfinished.open("wb") as file:
             file.writelines(pieces)
-        unfinished.replace(folder / Path(name).name)
+        # In the folder, or in one below it.
+        place = folder.joinpath(*Path(name).parts[-2:])
+        place.parent.mkdir(exist_ok=True)
+        unfinished.replace(place)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def _reason(error: BaseException) -> str:
-    """An error of Ray or of a task, in a line."""
-    cause = getattr(error, "cause", None)
-    if isinstance(cause, BaseException):
-        error = cause
-    text = str(error).strip().splitlines()
-    first = text[0].strip() if text else ""
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__

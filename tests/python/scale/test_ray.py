@@ -43,11 +43,14 @@ class Dumps:
                 write_rank(self.target / place, chain(4, seed=seed, fault=fault))
                 write_rank(self.golden / place, chain(4, seed=seed))
 
-    def only(self, ranks: range) -> list[str]:
+    def only(self, target: set[int], golden: set[int]) -> list[str]:
         """A command whose arguments are run where there are these ranks, and no folder of the others."""
-        sides = (self.target, self.golden)
+        sides = ((self.target, target), (self.golden, golden))
         places = [
-            f"{side.name}/step{step}/rank{rank}" for side in sides for step in range(2) for rank in ranks
+            f"{side.name}/step{step}/rank{rank}"
+            for side, ranks in sides
+            for step in range(2)
+            for rank in ranks
         ]
         lines = [
             "whole=$(mktemp -d)",
@@ -337,31 +340,49 @@ def test_a_driver_that_died_is_resumed(cluster: RayCluster, dumps: Dumps, here: 
 
 @pytest.mark.skipif(not CAN_HIDE, reason="needs user namespaces, in which a node has files of its own")
 def test_nodes_have_ranks_of_their_own(dumps: Dumps, here: Result, folder: Path) -> None:
-    even, odd = range(0, RANKS, 2), range(1, RANKS, 2)
+    # Of rank 1, each node has one side.
+    even, apart = {0, 2}, 1
     out = folder / "located"
     out.mkdir()
     # Node b does not see the results, either: its sheets return in pieces. The driver has no dump at all.
     hide_out = ["sh", "-c", f'mount -t tmpfs none {out} && exec "$@"', "sh"]
-    wrap = {"a": dumps.only(even), "b": [*dumps.only(odd), *hide_out]}
+    wrap = {"a": dumps.only({*even, apart}, even), "b": [*dumps.only({3}, {apart, 3}), *hide_out]}
     cluster = RayCluster(folder / "l", ["a", "b"], wrap=wrap)
     try:
-        blind = dumps.only(range(0))
+        blind = dumps.only(set(), set())
         options = ("--engine", "ray", "--address", cluster.address, "--located", "auto")
         located = compare(dumps.target, dumps.golden, out, *options, wrap=blind)
         assert located.texts == here.texts
         nodes = {event["unit"]: event["node"] for event in events(out) if event["event"] == "answered"}
-        assert {nodes[f"step0_rank{rank}"] for rank in even} == {"a"}
-        assert {nodes[f"step1_rank{rank}"] for rank in odd} == {"b"}
+        assert {nodes[f"step0_rank{rank}"] for rank in {*even, apart}} == {"a"}
+        assert nodes["step1_rank3"] == "b"
+
+        # With a limit, tensors that differ stay where they are, and are counted.
+        limited_out = folder / "limited"
+        faulty = dumps.golden / f"step0/rank{apart}/dump.json"
+        before = faulty.read_text()
+        write_rank(faulty.parent, chain(4, seed=apart, fault={2: 1.5}))
+        limits = ("--rank", apart, "--step", 0, "--move-limit", "0B")
+        limited = compare(dumps.target, dumps.golden, limited_out, *options, *limits, wrap=blind)
+        assert limited.exit_code == 1
+        assert re.search(r"\d+ tensors \(\d+ bytes\) of a different node were compared by", limited.stderr)
+        write_rank(faulty.parent, chain(4, seed=apart))
+        assert faulty.read_text() == before
 
         mapped = folder / "map.json"
         ask = command("locate", dumps.target, "--address", cluster.address, "-o", mapped)
         ran = subprocess.run([*blind, *ask], capture_output=True, text=True, timeout=300)
         assert ran.returncode == 0, ran.stderr
-        ranks = json.loads(mapped.read_text())["ranks"]
-        assert [(rank["step"], rank["rank"], rank["nodes"]) for rank in ranks[:2]] == [
-            (0, "rank0", ["a"]),
-            (0, "rank1", ["b"]),
+        found = json.loads(mapped.read_text())
+        assert [(rank["step"], rank["rank"], rank["nodes"]) for rank in found["ranks"]][1:4] == [
+            (0, "rank1", ["a"]),
+            (0, "rank2", ["a"]),
+            (0, "rank3", ["b"]),
         ]
+        for rank in found["ranks"]:
+            # Where the golden is.
+            rank["nodes"] = ["a", "b"] if rank["rank"] == f"rank{apart}" else rank["nodes"]
+        mapped.write_text(json.dumps(found))
 
         # A node that is gone takes its ranks with it: they are named, and compared when it is back.
         cluster.kill("b")

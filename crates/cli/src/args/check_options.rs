@@ -6,7 +6,7 @@
 use super::run_options::PythonOption;
 
 /// Names, values and help texts.
-pub(super) const OPTIONS: [PythonOption; 16] = [
+pub(super) const OPTIONS: [PythonOption; 20] = [
     ("output", Some("DIR"), "write the result files into DIR"),
     ("step", Some("N"), "steps to check, such as 0,2,4-6 (default: all)"),
     ("rank", Some("N"), "ranks to check, likewise"),
@@ -28,10 +28,15 @@ pub(super) const OPTIONS: [PythonOption; 16] = [
     ("seed", Some("N"), "for inputs that are drawn (default: 1234)"),
     ("jobs", Some("N"), "processes (default: 1)"),
     ("resume", None, "go on where a check with the same DIR was interrupted"),
+    ("engine", Some("E"), "ray: ranks are tasks of a Ray cluster"),
+    ("address", Some("A"), "the Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT"),
+    ("located", Some("L"), "every node has ranks of its own: auto, or a map of ulpscope locate"),
+    ("rank-cores", Some("N"), "cores for each rank"),
     ("no-repro", None, "write no scripts for failing calls"),
     ("config", Some("FILE"), "a config.json with task run_ut: its white_list and black_list"),
     ("json", None, "print one JSON object"),
 ];
 
 /// The values of options that take one of a few words.
-pub(super) const VALUES: [(&str, &[&str]); 1] = [("standard", &["native", "msprobe"])];
+pub(super) const VALUES: [(&str, &[&str]); 2] =
+    [("standard", &["native", "msprobe"]), ("engine", &["threads", "ray"])];

@@ -9,7 +9,7 @@ use ulpscope_compare::{Matching, Parallel};
 use ulpscope_report::SheetFormat;
 use ulpscope_session::{Language, NumberRanges, StyleName};
 
-use super::engine_options::EngineOptions;
+use super::engine_options::{EngineOptions, MoveOptions};
 use super::local_path::local_path;
 use super::network_options::NetworkOptions;
 
@@ -105,7 +105,7 @@ pub(crate) struct CompareArgs {
 
     /// Replay blamed calls in raised precision from their recorded inputs: proves or refutes each verdict, and says which
     /// side is wrong. Needs dumps with tensors, and a Python with the packages ulpscope and torch
-    #[arg(long)]
+    #[arg(long, conflicts_with = "engine")]
     pub(crate) prove: bool,
 
     /// Steps to compare, such as 0,2,4-6 [default: all]
@@ -131,6 +131,9 @@ pub(crate) struct CompareArgs {
 
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+
+    #[command(flatten)]
+    pub(crate) moving: MoveOptions,
 
     #[command(flatten)]
     pub(crate) network: NetworkOptions,

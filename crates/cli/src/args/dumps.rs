@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ulpscope_session::{Language, NumberRanges};
 
+use super::engine_options::EngineOptions;
 use super::local_path::local_path;
 
 /// Which dump, and which part of it.
@@ -78,6 +79,9 @@ pub(crate) struct OverflowArgs {
     /// The language of what an Ascend device reported: en or zh [default: $ULPSCOPE_LANG, or en]
     #[arg(long, value_name = "LANG")]
     pub(crate) lang: Option<Language>,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineOptions,
 }
 
 const OVERFLOW_EXAMPLES: &str = "\
@@ -85,6 +89,7 @@ Examples:
   ulpscope overflow dump/
   ulpscope overflow dump/ --step 3 -o anomalies/
   ulpscope overflow dump/step0 --json
+  ulpscope overflow dump/ --engine ray --located auto
 
 Exit codes:
   0  every number is finite, or passed on purpose

@@ -15,7 +15,7 @@ pub(crate) struct NetworkOptions {
         value_name = "GRAPH",
         conflicts_with_all = [
             "style", "matching", "noise", "parallel", "prove", "data_mapping", "cell_mapping", "layer_mapping", "target_data",
-            "golden_data", "diff_analyze", "target_path", "fuzzy_match", "xlsx", "stack_mode", "format",
+            "golden_data", "diff_analyze", "target_path", "fuzzy_match", "xlsx", "stack_mode", "format", "engine",
         ]
     )]
     pub(crate) graph: Option<PathBuf>,

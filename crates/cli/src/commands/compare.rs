@@ -11,7 +11,7 @@ use ulpscope_dump::{Problems, Select};
 use ulpscope_page::{DumpPlaces, PageOptions, REPORT, ResultFolder, page_of_result};
 use ulpscope_report::SheetFormat;
 use ulpscope_report::page::Template;
-use ulpscope_session::units::{Dispatcher, Elsewhere, Located, ResultFolders};
+use ulpscope_session::units::{Dispatcher, DumpNodes, Elsewhere, MOVE_LIMIT, ResultFolders};
 use ulpscope_session::{
     Compared, FileOutputs, FileSink, MappingFiles, NumberRanges, Request, StyleName, Threads, execute,
     rank_label, summary, write,
@@ -39,7 +39,7 @@ pub(crate) struct Compare {
     database: bool,
     diff_analyze: bool,
     json: bool,
-    located: Located,
+    nodes: DumpNodes,
     resume: bool,
     notes: Vec<String>,
 }
@@ -101,7 +101,10 @@ impl TryFrom<CompareArgs> for Compare {
             database: args.format.contains(&OutputFormat::Sqlite),
             diff_analyze: args.diff_analyze,
             json: args.json,
-            located: located(args.engine.located.as_deref())?,
+            nodes: DumpNodes {
+                located: args.engine.located()?,
+                move_limit: args.moving.move_limit.unwrap_or(MOVE_LIMIT),
+            },
             resume: args.engine.resume,
             notes,
         })
@@ -165,7 +168,7 @@ impl Compare {
         let formats = if self.output.is_some() { self.formats.clone() } else { Vec::new() };
         let folders = ResultFolders { results: self.output.as_deref(), formats: &formats };
         let engine: Elsewhere<'_, FileSink> =
-            Elsewhere::new(dispatcher, &self.request, self.located.clone(), folders, self.resume)
+            Elsewhere::new(dispatcher, &self.request, self.nodes.clone(), folders, self.resume)
                 .context("the answers of ranks cannot be saved")?;
         let outputs =
             FileOutputs::named(self.output.clone(), self.request.style, formats, engine.timestamp());
@@ -205,11 +208,6 @@ impl Compare {
         errors.extend_from_slice(failures);
         output.notes_and_errors(&notes, &errors);
     }
-}
-
-/// Where the dumps are.
-fn located(requested: Option<&Path>) -> anyhow::Result<Located> {
-    Ok(requested.map(Located::parse).transpose()?.unwrap_or_default())
 }
 
 /// The requested sheets, in the order in which they are written: csv, unless something else was requested.

@@ -1,6 +1,6 @@
 //! The overflows that an Ascend device detected, with the tensors of the operator.
 
-use ulpscope_dump::{Content, DeviceOverflow, Dump, Entry, Problems, Rank};
+use ulpscope_dump::{Content, DeviceOverflow, Dump, Entry, Problems, Rank, RankPlace};
 use ulpscope_formats::Error;
 use ulpscope_kernels::{Stats, Threads, stats};
 
@@ -37,30 +37,30 @@ pub fn device_overflows(dump: &Dump, problems: &mut Problems) -> Vec<DetectedOve
     let mut all = Vec::new();
     for step in &dump.steps {
         for place in &step.ranks {
-            let rank = match place.open() {
-                Ok(rank) => rank,
-                Err(error) => {
-                    problems.add(&error);
-                    continue;
-                }
-            };
-            for detected in rank.device_overflows() {
-                let (call, tensors) = match detected.call {
-                    Some(call) => (Some(rank.name(call)), tensors(&rank, call, problems)),
-                    None => (None, Vec::new()),
-                };
-                let detected = detected.clone();
-                all.push(DetectedOverflow {
-                    step: step.number,
-                    rank: place.name.clone(),
-                    detected,
-                    call,
-                    tensors,
-                });
+            match place.open() {
+                Ok(rank) => all.extend(overflows_of_rank(&rank, step.number, place, problems)),
+                Err(error) => problems.add(&error),
             }
         }
     }
     all
+}
+
+/// The same of one rank.
+pub fn overflows_of_rank(
+    rank: &Rank,
+    step: Option<u64>,
+    place: &RankPlace,
+    problems: &mut Problems,
+) -> Vec<DetectedOverflow> {
+    let described = |detected: &DeviceOverflow| {
+        let (call, tensors) = match detected.call {
+            Some(call) => (Some(rank.name(call)), tensors(rank, call, problems)),
+            None => (None, Vec::new()),
+        };
+        DetectedOverflow { step, rank: place.name.clone(), detected: detected.clone(), call, tensors }
+    };
+    rank.device_overflows().iter().map(described).collect()
 }
 
 fn tensors(rank: &Rank, call: usize, problems: &mut Problems) -> Vec<DetectedTensor> {

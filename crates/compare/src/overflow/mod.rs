@@ -1,24 +1,29 @@
 //! Where NaN and infinities come from, in one dump: the calls that made them, over ranks and steps.
 //!
 //! ```text
-//! rank ──► scan: what each call was given and returned ──► origins: made here, or given?
-//!                                                              └─► traffic: received from which rank?
+//! rank ──► scan: what each call was given and returned ──► candidates: made here, or given?
+//!            └─► collectives and messages ──► traffic ──────► origins: or received from which rank?
 //! ```
+//! Only scans are kept of ranks, so that these may be on different machines.
+//!
 //! A call is an origin if its results have NaN and its arguments have none, or if its results are infinite and its
 //! arguments are finite. An infinity among scalar arguments (`masked_fill(mask, -inf)`) is passed on purpose.
 
+mod call_state;
 mod device;
 mod order;
 mod scan;
 mod traffic;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
-use ulpscope_dump::{Content, Dump, Entry, Problems, Rank, Role};
+use serde::{Deserialize, Serialize};
+use ulpscope_dump::{Dump, Problems};
 
-pub use device::{DetectedOverflow, DetectedTensor, device_overflows};
+pub use device::{DetectedOverflow, DetectedTensor, device_overflows, overflows_of_rank};
 use order::FlowOrder;
-use scan::{CallState, NonFiniteKinds, RankScan};
+pub use scan::RankScan;
+use scan::{ScannedCall, ShownEntry};
 use traffic::{Place, Traffic};
 
 /// A call that produced NaN or infinity, or was the first to get it.
@@ -62,7 +67,7 @@ pub struct OriginEntry {
 }
 
 /// How NaN or infinity came into a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OriginKind {
     /// Made by the call from finite arguments.
     Made,
@@ -103,30 +108,55 @@ pub struct OriginSearch {
     pub measured: usize,
 }
 
-/// The note on a rank whose capture ended early.
-const CUT: &str = "capture ended before the step did, so calls are missing";
-
 /// The origins of a dump, by steps, then in the order of the data flow: over several ranks, a call that fed a message comes
 /// before what received it.
 ///
 /// `notes` gets the ranks of which calls are missing.
 pub fn non_finite_origins(dump: &Dump, notes: &mut Vec<String>, problems: &mut Problems) -> OriginSearch {
-    let mut search = OriginSearch::default();
-    // Ranks whose previous step has NaN: an optimizer carries it into parameters.
-    let mut had_nan: HashSet<String> = HashSet::new();
+    let mut merge = OriginMerge::default();
     for step in &dump.steps {
         let mut scans = Vec::new();
         for place in &step.ranks {
             match place.open() {
-                Ok(rank) => scans.push(RankScan::of(rank, place, problems)),
+                Ok(rank) => scans.push(RankScan::of(&rank, place)),
                 Err(error) => problems.add(&error),
             }
         }
-        let traffic = Traffic::of(&scans, problems);
+        merge.add(step.number, scans, notes, problems);
+    }
+    merge.search
+}
+
+/// Finds the origins of one step after another in scans of its ranks.
+#[derive(Debug, Default)]
+pub struct OriginMerge {
+    /// What was found so far.
+    pub search: OriginSearch,
+    /// Ranks whose previous step has NaN: an optimizer carries it into parameters.
+    had_nan: HashSet<String>,
+}
+
+impl OriginMerge {
+    /// Adds the next step.
+    pub fn add(
+        &mut self,
+        step: Option<u64>,
+        mut scans: Vec<RankScan>,
+        notes: &mut Vec<String>,
+        problems: &mut Problems,
+    ) {
+        for scan in &mut scans {
+            self.search.calls += scan.calls;
+            self.search.measured += scan.measured;
+            notes.extend(scan.note.take());
+            problems.extend(std::mem::take(&mut scan.problems));
+        }
+        let traffic = Traffic::of(&scans);
         let mut found: Vec<(Place, NonFiniteOrigin)> = Vec::new();
-        for (number, scan) in scans.iter().enumerate() {
-            for (call, kind, what) in origins_of(number, &scans, &traffic, had_nan.contains(&scan.name)) {
-                found.push(((number, call), described(step.number, scan, call, kind, what, problems)));
+        for (rank, scan) in scans.iter().enumerate() {
+            let had_nan = self.had_nan.contains(&scan.name);
+            for at in 0..scan.states.len() {
+                found.extend(origins_of(step, (rank, at), &scans, &traffic, had_nan));
             }
         }
         name_receivers(&scans, &traffic, &mut found);
@@ -134,82 +164,75 @@ pub fn non_finite_origins(dump: &Dump, notes: &mut Vec<String>, problems: &mut P
         found.sort_by_cached_key(|(place, origin)| {
             (order.count(&scans, *place), origin.rank_number, origin.rank.clone(), place.1)
         });
-        search.origins.extend(found.into_iter().map(|(_, origin)| origin));
-        let with_nan = scans.iter().filter(|scan| scan.states.iter().any(|state| state.made.has_nan()));
-        had_nan = with_nan.map(|scan| scan.name.clone()).collect();
-        for scan in &scans {
-            search.calls += scan.states.len();
-            search.measured += scan.states.iter().filter(|state| state.is_measured).count();
-            if scan.rank.is_cut() {
-                notes.push(format!("{}: {CUT}", scan.rank.path.display()));
-            }
-            problems.extend(scan.rank.problems());
-        }
+        self.search.origins.extend(found.into_iter().map(|(_, origin)| origin));
+        self.had_nan = scans.into_iter().filter(|scan| scan.has_nan).map(|scan| scan.name).collect();
     }
-    search
 }
 
-/// The calls of a rank that are origins.
+fn state(scans: &[RankScan], (rank, at): Place) -> &ScannedCall {
+    &scans[rank].states[at]
+}
+
+/// What a call is the origin of.
 fn origins_of(
-    number: usize,
+    step: Option<u64>,
+    place: Place,
     scans: &[RankScan],
     traffic: &Traffic,
     had_nan: bool,
-) -> Vec<(usize, OriginKind, NonFiniteKinds)> {
-    let mut found = Vec::new();
-    let mut named = Vec::new();
-    let mut is_known = false;
-    let mut has_nan_gradient = false;
-    let scan = &scans[number];
-    for state in &scan.states {
-        let CallState { call, given, made, .. } = *state;
-        for source in &state.outside {
-            // What the backward calls made, and what the optimizer of the previous step wrote.
-            let is_follower = source.starts_with("gradient:") && has_nan_gradient
-                || source.starts_with("parameter:") && had_nan;
-            if !is_follower && !named.contains(source) {
-                named.push(source.clone());
-                found.push((call, OriginKind::Outside(source.clone()), NonFiniteKinds::NAN));
-            }
-        }
-        for source in scan.changed_since(state) {
-            if !named.contains(source) {
-                named.push(source.clone());
-                found.push((call, OriginKind::ChangedMemory(source.clone()), NonFiniteKinds::NAN));
-            }
-        }
-        if given.has_nan() && !is_known && !state.has_sources && named.is_empty() {
-            found.push((call, OriginKind::Unrecorded, given));
-        }
-        let new_nan = made.has_nan() && !given.has_nan();
-        let is_sent = traffic.senders(number, call).any(|(rank, sent)| {
-            scans[rank].state(sent).is_some_and(|sender| match given.is_none() {
-                true => !sender.given.is_none(),
-                false => new_nan && sender.given.has_nan(),
-            })
-        });
-        if !is_sent {
-            if new_nan && !given.is_none() {
-                found.push((call, OriginKind::NanOfInfinities, NonFiniteKinds::NAN));
-            } else if !made.is_none() && given.is_none() {
-                let kind = if state.is_in_place { OriginKind::MadeInPlace } else { OriginKind::Made };
-                found.push((call, kind, made));
-            }
-        }
-        has_nan_gradient |= made.has_nan() && scan.is_backward(state);
-        is_known |= made.has_nan() || given.has_nan();
+) -> Vec<(Place, NonFiniteOrigin)> {
+    let call = state(scans, place);
+    let candidates = call.candidates(had_nan);
+    if candidates.is_empty() {
+        return Vec::new();
     }
-    found
+    let new_nan = call.made.has_nan() && !call.given.has_nan();
+    let is_sent =
+        traffic.senders(place).map(|sent| state(scans, sent)).any(|sender| match call.given.is_none() {
+            true => !sender.given.is_none(),
+            false => new_nan && sender.given.has_nan(),
+        });
+    let candidates = candidates.iter().filter(|one| !(one.unless_sent && is_sent));
+    let scan = &scans[place.0];
+    let origin = candidates.filter_map(|one| {
+        let shown = call.shown.as_ref()?;
+        let origin = NonFiniteOrigin {
+            step,
+            rank: scan.name.clone(),
+            rank_number: scan.number,
+            call: shown.name.clone(),
+            kind: one.kind.clone(),
+            what: one.what.words(),
+            entries: shown.entries.iter().map(origin_entry).collect(),
+            path: shown.path.clone(),
+            stack: shown.stack.clone(),
+            received_by: Vec::new(),
+        };
+        Some((place, origin))
+    });
+    origin.collect()
+}
+
+fn origin_entry(entry: &ShownEntry) -> OriginEntry {
+    OriginEntry {
+        name: entry.name.clone(),
+        is_result: entry.is_result,
+        dtype: entry.dtype.clone(),
+        shape: entry.shape.clone(),
+        what: entry.what.words(),
+    }
 }
 
 /// Adds to each origin who received what came of it.
 fn name_receivers(scans: &[RankScan], traffic: &Traffic, found: &mut [(Place, NonFiniteOrigin)]) {
-    for (number, scan) in scans.iter().enumerate() {
-        for state in scan.states.iter().filter(|state| state.given.is_none() && !state.made.is_none()) {
-            for sent in bad_senders(scans, traffic, (number, state.call)) {
+    for (rank, scan) in scans.iter().enumerate() {
+        for (at, call) in scan.states.iter().enumerate() {
+            if !call.given.is_none() || call.made.is_none() {
+                continue;
+            }
+            for sent in bad_senders(scans, traffic, (rank, at)) {
                 if let Some(origin) = origin_of(scans, traffic, found, sent) {
-                    let name = scan.rank.name(state.call);
-                    let receiver = format!("{}: {name}", scan.name);
+                    let receiver = format!("{}: {}", scan.name, call.name());
                     if !found[origin].1.received_by.contains(&receiver) {
                         found[origin].1.received_by.push(receiver);
                     }
@@ -222,12 +245,11 @@ fn name_receivers(scans: &[RankScan], traffic: &Traffic, found: &mut [(Place, No
 /// The calls of other ranks that sent something not finite to a call. Of a collective, whose result all ranks have, these
 /// are the ranks that gave it; where the dump does not tell, all that have it.
 fn bad_senders(scans: &[RankScan], traffic: &Traffic, place: Place) -> Vec<Place> {
-    let senders = |is_bad: fn(&CallState) -> bool| -> Vec<Place> {
-        let all = traffic.senders(place.0, place.1);
-        all.filter(|&(rank, sent)| scans[rank].state(sent).is_some_and(is_bad)).collect()
+    let senders = |is_bad: fn(&ScannedCall) -> bool| -> Vec<Place> {
+        traffic.senders(place).filter(|&sent| is_bad(state(scans, sent))).collect()
     };
-    let given = senders(|state| !state.given.is_none());
-    if given.is_empty() { senders(|state| !state.made.is_none()) } else { given }
+    let given = senders(|call| !call.given.is_none());
+    if given.is_empty() { senders(|call| !call.made.is_none()) } else { given }
 }
 
 /// The origin of what a call sent: back along the calls that made its arguments, and along messages. Where the dump does
@@ -244,67 +266,11 @@ fn origin_of(
         if let Some(at) = found.iter().position(|(origin, _)| *origin == place) {
             return Some(at);
         }
-        let scan = &scans[place.0];
-        let Some(state) = scan.state(place.1) else { continue };
-        let makers = scan.makers(state).map(|maker| (place.0, maker.call));
-        let is_received = state.given.is_none();
-        let senders = if is_received { bad_senders(scans, traffic, place) } else { Vec::new() };
+        let call = state(scans, place);
+        let makers = call.makers.iter().map(|&maker| (place.0, maker));
+        let senders = if call.given.is_none() { bad_senders(scans, traffic, place) } else { Vec::new() };
         waiting.extend(makers.chain(senders).filter(|next| known.insert(*next)));
     }
-    let before = found.iter().enumerate().filter(|(_, ((rank, call), _))| *rank == sent.0 && *call <= sent.1);
+    let before = found.iter().enumerate().filter(|(_, ((rank, at), _))| *rank == sent.0 && *at <= sent.1);
     before.max_by_key(|(_, (place, _))| place.1).map(|(at, _)| at)
-}
-
-fn described(
-    step: Option<u64>,
-    scan: &RankScan,
-    call: usize,
-    kind: OriginKind,
-    what: NonFiniteKinds,
-    problems: &mut Problems,
-) -> NonFiniteOrigin {
-    let rank = &scan.rank;
-    let entries = rank.entries(call).unwrap_or_else(|error| {
-        problems.add(&error);
-        Vec::new()
-    });
-    NonFiniteOrigin {
-        step,
-        rank: scan.name.clone(),
-        rank_number: scan.number,
-        call: rank.name(call),
-        kind,
-        what: what.words(),
-        entries: entries.iter().filter_map(|entry| origin_entry(rank, entry)).collect(),
-        path: path_of(rank, call),
-        stack: rank.stack(call).unwrap_or_default(),
-        received_by: Vec::new(),
-    }
-}
-
-fn origin_entry(rank: &Rank, entry: &Entry) -> Option<OriginEntry> {
-    let Content::Tensor(tensor) = &entry.content else { return None };
-    Some(OriginEntry {
-        name: entry.name.clone(),
-        is_result: entry.role == Role::Output,
-        dtype: tensor.dtype.clone(),
-        shape: tensor.shape.clone().unwrap_or_default(),
-        what: scan::kinds_of(rank, tensor).map_or("", NonFiniteKinds::words),
-    })
-}
-
-/// The modules around a call, the outermost first, then the call.
-fn path_of(rank: &Rank, call: usize) -> Vec<String> {
-    let mut path = vec![rank.name(call)];
-    let mut numbers: Option<HashMap<String, usize>> = None;
-    let mut parent = rank.parent(call);
-    // A file may claim that a module is inside itself.
-    while let Some(name) = parent.filter(|name| !path.contains(name)) {
-        let numbers = numbers
-            .get_or_insert_with(|| (0..rank.calls().len()).map(|call| (rank.name(call), call)).collect());
-        parent = numbers.get(&name).and_then(|&call| rank.parent(call));
-        path.push(name);
-    }
-    path.reverse();
-    path
 }

@@ -5,23 +5,18 @@
 
 use std::collections::HashMap;
 
-use ulpscope_dump::{Content, Entry, Problems};
+use serde::{Deserialize, Serialize};
+use ulpscope_dump::{Content, Entry};
 use ulpscope_formats::json::Json;
 
 use super::scan::RankScan;
 
-/// A call of a rank: the number of the rank among those of the step, and of the call.
+/// A call: the number of the rank among those of the step, and the place of the call in its scan.
 pub(super) type Place = (usize, usize);
 
-/// The calls that sent what a call received.
-#[derive(Debug, Default)]
-pub(super) struct Traffic {
-    senders: HashMap<Place, Vec<Place>>,
-}
-
 /// What a call has to do with other ranks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Part {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) enum Part {
     /// A collective: its name and group.
     Collective(String, String),
     /// To a rank.
@@ -30,62 +25,81 @@ enum Part {
     Received(u64),
 }
 
+/// The calls that sent what a call received.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    /// The parts of each collective, by rank.
+    pub(super) collectives: Vec<Vec<Place>>,
+    links: HashMap<Place, Vec<Link>>,
+}
+
+/// Where a call received something from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Link {
+    /// The other parts of a collective, by its number.
+    Collective(usize),
+    /// A message.
+    Message(Place),
+}
+
 impl Traffic {
-    pub(super) fn of(scans: &[RankScan], problems: &mut Problems) -> Traffic {
-        let mut calls: HashMap<(usize, Part, u32), usize> = HashMap::new();
-        let mut parts: Vec<(Place, Part, u32)> = Vec::new();
+    pub(super) fn of(scans: &[RankScan]) -> Traffic {
+        let mut traffic = Traffic::default();
+        let mut sent: HashMap<(usize, u64, u32), Place> = HashMap::new();
+        let mut received: Vec<(Place, u64, u32)> = Vec::new();
+        let mut known: HashMap<(&Part, u32), usize> = HashMap::new();
         for (rank, scan) in scans.iter().enumerate() {
-            let mut counts: HashMap<Part, u32> = HashMap::new();
-            for state in &scan.states {
-                let base = scan.rank.base(scan.rank.calls()[state.call].base);
-                if !base.starts_with("Distributed.") {
-                    continue;
-                }
-                let entries = match scan.rank.entries(state.call) {
-                    Ok(entries) => entries,
-                    Err(error) => {
-                        problems.add(&error);
-                        continue;
-                    }
-                };
-                for part in parts_of(base, &entries) {
-                    let count = counts.entry(part.clone()).or_default();
-                    calls.insert((rank, part.clone(), *count), state.call);
-                    parts.push(((rank, state.call), part, *count));
+            let mut counts: HashMap<&Part, u32> = HashMap::new();
+            for (at, state) in scan.states.iter().enumerate() {
+                for part in &state.parts {
+                    let count = counts.entry(part).or_default();
+                    let (place, number) = ((rank, at), *count);
                     *count += 1;
+                    match part {
+                        Part::Collective(..) => {
+                            let collective = *known.entry((part, number)).or_insert_with(|| {
+                                traffic.collectives.push(Vec::new());
+                                traffic.collectives.len() - 1
+                            });
+                            traffic.collectives[collective].push(place);
+                            traffic.links.entry(place).or_default().push(Link::Collective(collective));
+                        }
+                        Part::Sent(to) => drop(sent.insert((rank, *to, number), place)),
+                        Part::Received(from) => received.push((place, *from, number)),
+                    }
                 }
             }
         }
         let by_number: HashMap<u64, usize> =
             scans.iter().enumerate().filter_map(|(at, scan)| Some((scan.number?, at))).collect();
-        let mut senders: HashMap<Place, Vec<Place>> = HashMap::new();
-        for (place, part, count) in parts {
-            let others: Vec<Place> = match &part {
-                Part::Collective(..) => (0..scans.len())
-                    .filter(|&rank| rank != place.0)
-                    .filter_map(|rank| Some((rank, *calls.get(&(rank, part.clone(), count))?)))
-                    .collect(),
-                Part::Received(from) => {
-                    let own = scans[place.0].number;
-                    let sender = by_number.get(from).zip(own);
-                    let sent = sender
-                        .and_then(|(&rank, own)| Some((rank, *calls.get(&(rank, Part::Sent(own), count))?)));
-                    sent.into_iter().collect()
-                }
-                Part::Sent(_) => continue,
-            };
-            senders.entry(place).or_default().extend(others);
+        for (place, from, number) in received {
+            let message = || sent.get(&(*by_number.get(&from)?, scans[place.0].number?, number));
+            if let Some(&message) = message() {
+                traffic.links.entry(place).or_default().push(Link::Message(message));
+            }
         }
-        Traffic { senders }
+        traffic
+    }
+
+    /// Where a call may have received something from.
+    pub(super) fn links(&self, place: Place) -> &[Link] {
+        self.links.get(&place).map_or(&[], Vec::as_slice)
     }
 
     /// The calls of other ranks that may have sent what a call returned.
-    pub(super) fn senders(&self, rank: usize, call: usize) -> impl Iterator<Item = Place> {
-        self.senders.get(&(rank, call)).into_iter().flatten().copied()
+    pub(super) fn senders(&self, place: Place) -> impl Iterator<Item = Place> {
+        self.links(place).iter().flat_map(move |link| {
+            let places = match link {
+                Link::Collective(number) => self.collectives[*number].as_slice(),
+                Link::Message(place) => std::slice::from_ref(place),
+            };
+            let is_message = matches!(link, Link::Message(_));
+            places.iter().copied().filter(move |(rank, _)| is_message || *rank != place.0)
+        })
     }
 }
 
-fn parts_of(base: &str, entries: &[Entry]) -> Vec<Part> {
+pub(super) fn parts_of(base: &str, entries: &[Entry]) -> Vec<Part> {
     let name = base.rsplit('.').next().unwrap_or(base);
     let number = |key: &str| {
         entries.iter().filter(|entry| entry.path == key).find_map(|entry| match &entry.content {

@@ -123,6 +123,7 @@ pub(crate) fn open(folder: &Path, files: &[TensorFile]) -> Rank {
         source: Box::new(source),
         problems,
         part_files: PartFiles::default(),
+        moved: None,
     }
 }
 

@@ -92,6 +92,7 @@ pub(crate) fn open(folder: &Path, files: &[TfFile]) -> Rank {
         source: Box::new(TfSource { folder: folder.to_owned(), files: ordered }),
         problems: Problems::default(),
         part_files: PartFiles::default(),
+        moved: None,
     }
 }
 

@@ -1,23 +1,21 @@
 //! The engine that sends units elsewhere.
 
-use std::collections::HashMap;
 use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use ulpscope_compare::{CompareError, PairOptions, RankGroup, RankOutcome, RankResult, Row};
-use ulpscope_dump::{Dump, Error, Inputs, Problems, RankPlace, Select};
-use ulpscope_formats::Fault;
+use ulpscope_dump::{Dump, Error, RankPlace, Select};
 use ulpscope_report::SheetFormat;
 
-use super::answer::{UnitAnswer, rows};
-use super::dispatcher::{Dispatcher, NodeListing};
-use super::job::{RowTargets, Unit};
-use super::listing::FoundDump;
-use super::located::Located;
-use super::queue::{QueuedUnit, UnitQueue};
-use super::store::UnitStore;
+use super::answer::{ComparedUnit, UnitAnswer, rows};
+use super::compare_work::{CompareWork, Unit};
+use super::dispatcher::Dispatcher;
+use super::job::{RowTargets, UnitWork};
+use super::node_dumps::{DumpNodes, NodeDumps, engine_error};
+use super::queue::QueuedUnit;
+use super::store::{UnitStore, compare_settings};
 use crate::Request;
 use crate::engine::{Engine, Work};
 use crate::files::FileSink;
@@ -65,22 +63,12 @@ pub struct ResultFolders<'a> {
 
 /// Compares units elsewhere; answers are saved in a folder.
 pub struct Elsewhere<'a, S> {
-    dispatcher: &'a dyn Dispatcher,
-    located: Located,
+    dumps: NodeDumps<'a>,
     store: Mutex<Option<UnitStore>>,
     rows: RowTargets,
-    /// By what is opened: the nodes that have it, and its files.
-    held: Mutex<HashMap<PathBuf, Held>>,
     /// Is removed at the end.
     _temporary: Option<tempfile::TempDir>,
     sink: PhantomData<fn() -> S>,
-}
-
-#[derive(Clone, Debug)]
-struct Held {
-    /// `None`: every node.
-    nodes: Option<Vec<String>>,
-    inputs: Inputs,
 }
 
 impl<'a, S: AnsweredSink> Elsewhere<'a, S> {
@@ -88,7 +76,7 @@ impl<'a, S: AnsweredSink> Elsewhere<'a, S> {
     pub fn new(
         dispatcher: &'a dyn Dispatcher,
         request: &Request,
-        located: Located,
+        nodes: DumpNodes,
         folders: ResultFolders<'_>,
         resume: bool,
     ) -> io::Result<Elsewhere<'a, S>> {
@@ -96,11 +84,17 @@ impl<'a, S: AnsweredSink> Elsewhere<'a, S> {
         let temporary = folders.results.is_none().then(tempfile::tempdir).transpose()?;
         let answers = folders.results.or(temporary.as_ref().map(|folder| folder.path()));
         let answers = answers.unwrap_or(Path::new("."));
-        let store = UnitStore::open(answers, request, &formats, S::ALL_ROWS, resume)?;
-        let (timestamp, folder) = (store.timestamp.clone(), folders.results.map(Path::to_owned));
-        let rows = RowTargets { folder, timestamp, formats, all_rows: S::ALL_ROWS };
-        let (store, held) = (Mutex::new(Some(store)), Mutex::default());
-        Ok(Elsewhere { dispatcher, located, store, rows, held, _temporary: temporary, sink: PhantomData })
+        let mut rows = RowTargets {
+            folder: folders.results.map(Path::to_owned),
+            timestamp: String::new(),
+            formats,
+            all_rows: S::ALL_ROWS,
+        };
+        let settings = compare_settings(request, &rows, nodes.move_limit)?;
+        let store = UnitStore::open(answers, settings, resume)?;
+        rows.timestamp.clone_from(&store.timestamp);
+        let (store, dumps) = (Mutex::new(Some(store)), NodeDumps::new(dispatcher, nodes));
+        Ok(Elsewhere { dumps, store, rows, _temporary: temporary, sink: PhantomData })
     }
 
     /// The time in the names of the sheets.
@@ -108,128 +102,34 @@ impl<'a, S: AnsweredSink> Elsewhere<'a, S> {
         &self.rows.timestamp
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<PathBuf, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn hold(&self, place: &RankPlace, nodes: Option<Vec<String>>, inputs: Inputs) {
-        self.held().insert(place.path().to_owned(), Held { nodes, inputs });
-    }
-
-    /// One dump from what the nodes have of it.
-    fn join(&self, path: &Path, select: &Select, listings: Vec<NodeListing>) -> Result<Dump, Error> {
-        let (mut nodes, mut parts, mut problems) = (Vec::new(), Vec::new(), Problems::default());
-        let mut inputs = HashMap::new();
-        for NodeListing { node, found } in listings {
-            match found.and_then(|text| text.as_deref().map(FoundDump::parse).transpose()) {
-                Ok(None) => {}
-                Ok(Some(FoundDump { dump, inputs: of_dump })) => {
-                    let places = dump.steps.iter().flat_map(|step| &step.ranks);
-                    for (place, found) in places.zip(of_dump) {
-                        inputs.entry(place.path().to_owned()).or_insert(found);
-                    }
-                    nodes.push(node);
-                    parts.push(dump);
-                }
-                Err(why) => {
-                    problems.note(format!("node {node} could not be asked for {}: {why}", path.display()));
-                }
-            }
-        }
-        if parts.is_empty() {
-            let why = match problems.is_empty() {
-                true => "none of the nodes has this path".to_owned(),
-                false => problems.listed().join("; "),
-            };
-            return Err(Error::whole(Fault::Unsupported(why)).in_file(path));
-        }
-        let (mut dump, holders) = Dump::joined(path, parts, select)?;
-        let holders: HashMap<PathBuf, Vec<usize>> =
-            holders.into_iter().map(|one| (one.path, one.machines)).collect();
-        for step in &dump.steps {
-            for place in &step.ranks {
-                let machines = holders.get(place.path()).into_iter().flatten();
-                let is_named = |node: &&String| match &self.located {
-                    Located::Map(map) => map.names(step.number, &place.name, node),
-                    Located::Ask | Located::Shared => true,
-                };
-                let of_place: Vec<String> =
-                    machines.map(|at| &nodes[*at]).filter(is_named).cloned().collect();
-                self.hold(place, Some(of_place), inputs.remove(place.path()).unwrap_or_default());
-            }
-        }
-        dump.problems.extend(problems);
-        Ok(dump)
-    }
-
-    fn queue(&self, work: &Work<'_>, store: UnitStore) -> UnitQueue {
-        let held = self.held();
+    fn queued(&self, work: &Work<'_>, store: &UnitStore) -> Vec<QueuedUnit> {
         let units = work.pairs.iter().map(|pair| {
             let unit = Unit::of(pair);
             let label = unit.key();
-            let sides = [Some(pair.target), Some(pair.golden), pair.noise].into_iter().flatten();
-            let sides: Vec<&Held> = sides.filter_map(|place: &RankPlace| held.get(place.path())).collect();
-            let inputs: Vec<Inputs> = sides.iter().map(|one| one.inputs.clone()).collect();
-            let is_done = store.usable(&label, &inputs);
-            QueuedUnit { unit, inputs, label, nodes: common_nodes(&sides), is_done }
+            let sides =
+                [("target", Some(pair.target)), ("golden", Some(pair.golden)), ("noise dump", pair.noise)];
+            let sides: Vec<(&'static str, &RankPlace)> =
+                sides.into_iter().filter_map(|(name, place)| Some((name, place?))).collect();
+            let work = CompareWork { request: work.request.clone(), unit, rows: self.rows.clone() };
+            self.dumps.unit(label, UnitWork::Compare(Box::new(work)), &sides, store)
         });
-        let units = units.collect();
-        UnitQueue::new(work.request, self.rows.clone(), units, store)
+        units.collect()
     }
-}
-
-/// The nodes that have all of them, or why there is none; `None`: every node.
-fn common_nodes(sides: &[&Held]) -> Option<Result<Vec<String>, String>> {
-    let limited: Vec<&Vec<String>> = sides.iter().filter_map(|held| held.nodes.as_ref()).collect();
-    let (first, others) = limited.split_first()?;
-    let common: Vec<String> =
-        first.iter().filter(|node| others.iter().all(|other| other.contains(node))).cloned().collect();
-    if !common.is_empty() {
-        return Some(Ok(common));
-    }
-    let where_is = |side: &[String]| if side.is_empty() { "no node".to_owned() } else { side.join(", ") };
-    let sides: Vec<String> = ["target", "golden", "noise dump"]
-        .iter()
-        .zip(sides)
-        .map(|(side, held)| match &held.nodes {
-            Some(nodes) => format!("the {side} is on {}", where_is(nodes)),
-            None => format!("the {side} is on every node"),
-        })
-        .collect();
-    Some(Err(format!(
-        "no node has both sides ({}): copy one of them to the node of the other",
-        sides.join(", ")
-    )))
 }
 
 impl<S: AnsweredSink> Engine for Elsewhere<'_, S> {
     type Sink = S;
 
     fn find(&self, path: &Path, select: &Select) -> Result<Dump, Error> {
-        let asked = match &self.located {
-            Located::Shared => {
-                let dump = Dump::open(path, select)?;
-                let places = dump.steps.iter().flat_map(|step| &step.ranks);
-                places.for_each(|place| self.hold(place, None, place.inputs()));
-                return Ok(dump);
-            }
-            Located::Ask => self.dispatcher.find(path, None),
-            Located::Map(map) => self.dispatcher.find(path, Some(&map.nodes())),
-        };
-        self.join(path, select, asked.map_err(engine_error)?)
+        self.dumps.find(path, select)
     }
 
     fn answer(&self, work: &Work<'_>) -> Result<Vec<RankResult<S>>, Error> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
         let store = store.ok_or_else(|| engine_error("a comparison runs once".to_owned()))?;
-        let queue = Arc::new(self.queue(work, store));
-        for (number, unit) in queue.units().iter().enumerate() {
-            if let (false, Some(Err(why))) = (unit.is_done, &unit.nodes) {
-                queue.fail(number, why.clone());
-            }
-        }
-        // What was answered until then is still a result.
-        let ended = self.dispatcher.dispatch(&queue);
+        let units = self.queued(work, &store);
+        // What was answered until it ended is still a result.
+        let (queue, ended) = self.dumps.dispatch(units, store);
         let results: Vec<RankResult<S>> = work
             .pairs
             .iter()
@@ -265,15 +165,11 @@ impl<S: AnsweredSink> Engine for Elsewhere<'_, S> {
 const NOT_MERGED: &str = "--engine ray";
 
 fn result<S: AnsweredSink>(
-    answer: Result<(UnitAnswer, Vec<u8>), String>,
+    answer: Result<(UnitAnswer<ComparedUnit>, Vec<u8>), String>,
 ) -> Result<(RankOutcome, S), CompareError> {
     let (mut answer, packed) = answer.map_err(CompareError::Elsewhere)?;
-    let columns = std::mem::take(&mut answer.columns);
+    let columns = answer.found.as_mut().map(|found| std::mem::take(&mut found.columns)).unwrap_or_default();
     let (files, failures) = (std::mem::take(&mut answer.files), std::mem::take(&mut answer.failures));
     let sink = S::of_answer(columns, rows(&packed)?, files, failures);
     answer.into_result(sink)
-}
-
-fn engine_error(why: String) -> Error {
-    Error::whole(io::Error::other(why))
 }

@@ -4,11 +4,13 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use ulpscope_dump::Inputs;
 use ulpscope_formats::file::Unfinished;
 
 use super::answer::UnitAnswer;
+use super::job::RowTargets;
 use crate::{Request, timestamp};
 
 /// Changes with every incompatible change of an answer or of the manifest.
@@ -35,33 +37,38 @@ struct Manifest {
     schema: String,
     ulpscope: String,
     timestamp: String,
-    settings: Settings,
+    settings: serde_json::Value,
 }
 
-/// What an answer depends on besides its inputs.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Settings {
-    request: serde_json::Value,
-    formats: Vec<String>,
-    all_rows: bool,
+/// What an answer of a comparison depends on besides its inputs.
+pub(crate) fn compare_settings(
+    request: &Request,
+    rows: &RowTargets,
+    move_limit: u64,
+) -> io::Result<serde_json::Value> {
+    let mut request = serde_json::to_value(request)?;
+    if let Some(fields) = request.as_object_mut() {
+        // Which ranks are compared may grow; how the summary speaks may change.
+        fields.remove("select");
+        fields.remove("language");
+    }
+    Ok(serde_json::json!({
+        "request": request,
+        "formats": rows.formats,
+        "all_rows": rows.all_rows,
+        "move_limit": move_limit,
+    }))
 }
 
 impl UnitStore {
     /// Opens the folder of answers in a folder of results. With `resume`, answers of an earlier start are used if the
     /// settings are the same; without, they are removed.
-    pub fn open(
-        results: &Path,
-        request: &Request,
-        formats: &[String],
-        all_rows: bool,
-        resume: bool,
-    ) -> io::Result<UnitStore> {
+    pub(crate) fn open(results: &Path, settings: serde_json::Value, resume: bool) -> io::Result<UnitStore> {
         let folder = results.join(FOLDER);
-        let settings = Settings { request: comparable(request)?, formats: formats.to_vec(), all_rows };
         if resume && let Some(known) = Manifest::read(&folder)? {
             if known.settings != settings {
                 return Err(io::Error::other(format!(
-                    "{}: the comparison to resume has other settings: resume it with the same options and paths, name a \
+                    "{}: what is to be resumed has other settings: resume it with the same options and paths, name a \
                      different folder, or start again without --resume",
                     folder.join(MANIFEST).display()
                 )));
@@ -85,6 +92,7 @@ impl UnitStore {
     pub(crate) fn usable(&self, unit: &str, inputs: &[Inputs]) -> bool {
         let Some((answer, _)) = self.is_resumed.then(|| self.read(unit).ok()).flatten() else { return false };
         // A sheet may have been moved away.
+        let answer: UnitAnswer = answer;
         !answer.is_error()
             && answer.failures.is_empty()
             && answer.inputs == inputs
@@ -98,9 +106,9 @@ impl UnitStore {
     }
 
     /// An answer and its rows.
-    pub(crate) fn read(&self, unit: &str) -> io::Result<(UnitAnswer, Vec<u8>)> {
+    pub(crate) fn read<R: DeserializeOwned>(&self, unit: &str) -> io::Result<(UnitAnswer<R>, Vec<u8>)> {
         let path = self.answer_file(unit);
-        let answer = UnitAnswer::parse(&fs::read(&path)?);
+        let answer = UnitAnswer::<R>::parse(&fs::read(&path)?);
         let answer = answer.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
         if answer.unit != unit {
             return Err(io::Error::other(format!("{}: the answer of {}", path.display(), answer.unit)));
@@ -129,17 +137,6 @@ impl Manifest {
         let is_own = |one: &Manifest| one.schema == SCHEMA && one.ulpscope == env!("CARGO_PKG_VERSION");
         Ok(manifest.filter(is_own))
     }
-}
-
-/// The request without what no answer depends on.
-fn comparable(request: &Request) -> io::Result<serde_json::Value> {
-    let mut value = serde_json::to_value(request)?;
-    if let Some(fields) = value.as_object_mut() {
-        // Which ranks are compared may grow; how the summary speaks may change.
-        fields.remove("select");
-        fields.remove("language");
-    }
-    Ok(value)
 }
 
 /// Removes the answers of an earlier comparison, and nothing else.

@@ -13,6 +13,10 @@ pub(super) fn note(note: &Note) -> String {
             format!("{side}没有反向传播：没有比较梯度以及由梯度得出的内容")
         }
         Note::OneSideHasTensors => "只有一侧有张量：按统计值比较".to_owned(),
+        Note::TensorsNotMoved { path, tensors, bytes, limit } => format!(
+            "{path}：另一节点上的 {tensors} 个张量（{bytes} 字节）只按记录的统计值比较，因为每个 rank 最多移动 {limit} 字节：\
+             增大 --move-limit 可比较其元素"
+        ),
         Note::OnlyNames => "structure 数据没有数值：只比较了调用".to_owned(),
         Note::LevelsDiffer { target, golden } => format!(
             "目标以 {target} 级别采集，标杆以 {golden} 级别采集：一个级别不采集的内容没有对应项；请在两侧用同一级别采集"
