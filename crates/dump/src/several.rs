@@ -174,6 +174,7 @@ impl Rank {
             index: Index { names, calls: index, running: Vec::new(), ..Index::default() },
             problems: Problems::default(),
             part_files: Default::default(),
+            moved: None,
             source: Box::new(Several { ranks, calls, shown }),
         })
     }

@@ -7,7 +7,7 @@
 //! Folders are listed, and objects are read by ranges: nothing is downloaded as a whole, and nothing is written. Requests
 //! that fail for a moment are made again by the client; what fails for good is an error that names bucket and key, and
 //! says what to do. This is the only crate that knows the network; the others see
-//! [`Storage`](ulpscope_formats::storage::Storage).
+//! [`Storage`].
 
 mod address;
 mod bucket;

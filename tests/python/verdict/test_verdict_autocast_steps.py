@@ -76,7 +76,8 @@ class Tied(nn.Module):
 
 def tied(path: Path, task: str, is_coarse: bool, factor: float = 1.0) -> Path:
     net, ids = Tied(), torch.arange(64).reshape(4, 16) * 7 % 50
-    net.shared.weight.register_hook(lambda gradient: gradient * factor)
+    if factor != 1.0:
+        net.shared.weight.register_hook(lambda gradient: gradient * factor)
     with ulpscope.capture(path, model=net, level="mix", task=task):
         with torch.autocast("cpu", torch.bfloat16, enabled=is_coarse):
             loss = F.cross_entropy(net(ids).flatten(0, 1).float(), ids.roll(1, 1).flatten())

@@ -245,9 +245,6 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
         if !extent.norm.is_finite() || norm.is_none() || extent.non_finite != [NonFinite::No; 2] {
             extent.norm = ratio(distances.euclid, distances.rel_l2);
         }
-        if !extent.norm.is_finite() && extent.non_finite == [NonFinite::No; 2] {
-            extent.measure_by_extremes([&measured.target, &measured.golden]);
-        }
         if let Some(rest) = &measured.rest {
             extent.leave_to(rest);
         }
@@ -275,6 +272,9 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
             extent.norm = mean.unwrap_or(0.0).abs().max(largest) * count.sqrt();
         }
     }
+    if !extent.norm.is_finite() && extent.non_finite == [NonFinite::No; 2] {
+        extent.measure_by_extremes([&measured.target, &measured.golden]);
+    }
     // Against infinite statistics nothing can be measured.
     if !extent.norm.is_finite() {
         (extent.norm, extent.error, extent.peak, extent.drift) = (0.0, 0.0, 0.0, 0.0);
@@ -287,11 +287,14 @@ pub(super) fn extent(target: &TensorEntry, golden: &TensorEntry, measured: &Meas
 
 /// What a dump says of elements that are not finite.
 fn recorded(entry: &TensorEntry, numbers: &Numbers) -> NonFinite {
+    let [max, min, ..] = numbers;
+    // The squares of finite numbers may be infinite.
+    let is_finite = max.zip(*min).is_some_and(|(max, min)| max.is_finite() && min.is_finite());
     let mut known = numbers.iter().flatten();
     match entry.non_finite() {
         Some(counts) => NonFinite::of(true, counts.nan > 0),
         None => NonFinite::of(
-            known.clone().any(|number| !number.is_finite()),
+            !is_finite && known.clone().any(|number| !number.is_finite()),
             known.any(|number| number.is_nan()),
         ),
     }

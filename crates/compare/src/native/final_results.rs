@@ -91,8 +91,8 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
     let (mut unbounded, mut compared, mut unmeasured) = (Vec::new(), 0u64, false);
     let mut hidden: Option<f64> = None;
     for (at, unit) in units.iter().enumerate().filter(|(_, unit)| !unit.is_lone()) {
-        let given = if with_gradients { given_arguments(at, units, flow) } else { Vec::new() };
         let finality = finality(at, unit, flow, &feeding);
+        let given = if with_gradients { given_arguments(at, units, flow) } else { Vec::new() };
         let Some(rank) = finality.or((!given.is_empty()).then_some(0)) else { continue };
         let is_final = |entry: &Seen| {
             is_result(entry)
@@ -101,7 +101,10 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
         let tensors = unit.entries.iter().filter(|entry| is_final(entry) && entry.is_float);
         unmeasured |= tensors.clone().any(|entry| measured(entry).is_none());
         compared += tensors.count() as u64;
-        for (entry, seen, extent) in results(unit) {
+        let is_reduction = finality.is_some() && flow.operations[at].reduces;
+        let reduced_from = reduced_from(unit).filter(|_| is_reduction);
+        for (entry, seen, extent) in results(unit).chain(reduced_from) {
+            let is_final = is_final(seen) || seen.is_taken();
             let error = bounds.error(at, extent);
             // Of a short run, or one of which little was recorded, not all rounding is known.
             let allowed = match unit.kind {
@@ -110,7 +113,7 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
             };
             let of_elements = allowed.max(extent.limit());
             let (error, allowed) = match bounds.in_statistics(at, entry, extent) {
-                Some(known) if is_final(seen) => {
+                Some(known) if is_final => {
                     if known.0 > 0.0 {
                         hidden = Some(of_elements.max(hidden.unwrap_or(0.0)));
                     }
@@ -119,7 +122,7 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
                 _ => (error, of_elements),
             };
             let times = ratio(error, allowed);
-            if !is_final(seen) || !seen.is_float || extent.mismatched != 0 || times.is_nan() || times <= 1.0 {
+            if !is_final || !seen.is_float || extent.mismatched != 0 || times.is_nan() || times <= 1.0 {
                 continue;
             }
             if bounds.is_exempt[at] {
@@ -212,6 +215,14 @@ fn outermost(parent: &UnitLinks) -> Vec<usize> {
 
 fn is_result(entry: &Seen) -> bool {
     !entry.is_taken() && entry.role != Role::Saved
+}
+
+/// What a final result was reduced from. A loss may agree although predictions do not: it does not see what all classes
+/// share, nor what its labels leave out.
+fn reduced_from(unit: &Observed) -> impl Iterator<Item = (usize, &Seen, &Extent)> {
+    let entries = unit.entries.iter().enumerate().filter(|_| unit.kind == CallKind::Forward);
+    let made = entries.filter(|(_, entry)| entry.is_taken() && !entry.sources().iter().any(Source::is_given));
+    made.filter_map(|(number, entry)| Some((number, entry, measured(entry)?)))
 }
 
 fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen, &Extent)> {

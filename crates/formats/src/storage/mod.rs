@@ -2,7 +2,7 @@
 //!
 //! A path that begins with the scheme of a registered [`Storage`] (`s3://bucket/run/step0`) is that storage's; every other
 //! path is one of this machine. Readers of dumps ask here what a path is and what a folder has in it, and map files with
-//! [`Bytes::map`](crate::Bytes::map), which maps a remote file without downloading it: see [`on_demand`]. Files are
+//! [`Bytes::map`](crate::Bytes::map), which maps a remote file without downloading it: see `on_demand`. Files are
 //! written on this machine alone.
 
 mod about;

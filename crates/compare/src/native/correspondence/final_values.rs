@@ -49,7 +49,7 @@ impl FinalValues {
                 && !step_ends.contains(&number)
         };
         let last = (0..program.values.len()).filter(is_last);
-        let mut last: Vec<usize> = last.filter_map(|value| program.without_copies(value)).collect();
+        let mut last: Vec<usize> = last.map(|value| program.without_copies(value)).collect();
         last.extend(recorded.returned.values());
         // A module returns what a call inside it made.
         let mut known: HashMap<u64, usize> = HashMap::new();
@@ -65,9 +65,9 @@ impl FinalValues {
                 let found = known.get(&print(tensor.count().unwrap_or(0), &sizes(tensor)));
                 if let Some(&value) = found {
                     if is_left(&program.values[value]) {
-                        last.push(value)
+                        last.push(value);
                     } else {
-                        passed.push(value)
+                        passed.push(value);
                     }
                     if Some(module) == last_module {
                         of_last_module.push(value);
@@ -106,16 +106,12 @@ fn is_left(value: &Value) -> bool {
 }
 
 impl Program {
-    /// The value that calls copied, as far back as they keep elements in their places. Nothing, if a call returned the
-    /// same numbers in another way: statistics do not show whether elements have changed places.
-    fn without_copies(&self, mut value: usize) -> Option<usize> {
+    /// The value that calls copied or showed in another shape, as far back as they did.
+    fn without_copies(&self, mut value: usize) -> usize {
         while let Some(given) = self.copied(value) {
-            if !self.operations[self.values[value].call].keeps_places {
-                return None;
-            }
             value = given;
         }
-        Some(value)
+        value
     }
 
     /// The value that a call was given and returned with the same numbers.
