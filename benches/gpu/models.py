@@ -22,21 +22,39 @@ class Size(NamedTuple):
     length: int
 
 
-GPT = Size(24, 1024, 16, 16, 4096, 50257, 8, 1024)
+# The vocabulary of GPT-2, filled up to a multiple of 64, as in training.
+GPT = Size(24, 1024, 16, 16, 4096, 50304, 8, 1024)
 LLAMA = Size(16, 2048, 32, 8, 8192, 32000, 8, 1024)
 TINY = Size(2, 64, 4, 2, 128, 257, 2, 32)
+
+
+class JoinedAttention(nn.Module):
+    """Causal attention with one projection for query, key and value, as in GPT-2."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.head = size.width // size.heads
+        self.joined = nn.Linear(size.width, 3 * size.width)
+        self.out = nn.Linear(size.width, size.width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        parts = self.joined(x).split(width, dim=2)
+        query, key, value = (part.view(batch, length, -1, self.head).transpose(1, 2) for part in parts)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
 class Attention(nn.Module):
     """Causal attention; several heads may share a key and a value."""
 
-    def __init__(self, size: Size, bias: bool) -> None:
+    def __init__(self, size: Size) -> None:
         super().__init__()
         self.head = size.width // size.heads
-        self.query = nn.Linear(size.width, size.width, bias=bias)
-        self.key = nn.Linear(size.width, size.kv_heads * self.head, bias=bias)
-        self.value = nn.Linear(size.width, size.kv_heads * self.head, bias=bias)
-        self.out = nn.Linear(size.width, size.width, bias=bias)
+        self.query = nn.Linear(size.width, size.width, bias=False)
+        self.key = nn.Linear(size.width, size.kv_heads * self.head, bias=False)
+        self.value = nn.Linear(size.width, size.kv_heads * self.head, bias=False)
+        self.out = nn.Linear(size.width, size.width, bias=False)
         self.groups = size.heads // size.kv_heads
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -55,7 +73,7 @@ class GptBlock(nn.Module):
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.first, self.second = nn.LayerNorm(size.width), nn.LayerNorm(size.width)
-        self.attention = Attention(size, bias=True)
+        self.attention = JoinedAttention(size)
         self.up, self.down = nn.Linear(size.width, size.hidden), nn.Linear(size.hidden, size.width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -69,7 +87,7 @@ class LlamaBlock(nn.Module):
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.first, self.second = nn.RMSNorm(size.width), nn.RMSNorm(size.width)
-        self.attention = Attention(size, bias=False)
+        self.attention = Attention(size)
         self.gate = nn.Linear(size.width, size.hidden, bias=False)
         self.up = nn.Linear(size.width, size.hidden, bias=False)
         self.down = nn.Linear(size.hidden, size.width, bias=False)

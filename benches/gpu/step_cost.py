@@ -191,12 +191,16 @@ def notes_of(folder: Path) -> list[str]:
         ledger = json.loads(path.read_text())
         said |= {f"{count} tensors unread: {why}" for why, count in ledger["unread"].items()}
         said |= {f"failed: {why}" for why in ledger["failed"]} | set(map(str, ledger["notes"]))
+        said |= {f"ended: {ledger['ended']}"} if ledger["ended"] else set()
     return sorted(said)
 
 
 def measure_row(options: argparse.Namespace) -> dict[str, Any]:
     """One row, in this process."""
     torch.use_deterministic_algorithms(True, warn_only=True)
+    # All memory is written before it is read, and the attention that is left repeats its bits.
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.backends.cuda.enable_cudnn_sdp(False)
     with tempfile.TemporaryDirectory(prefix="step-cost-") as folder:
         plain = train(options, None, folder)
         with_tool = train(options, tool_of(options.row), f"{folder}/dump")
@@ -414,9 +418,11 @@ def measure_all(options: argparse.Namespace) -> None:
     if python is None:
         report.skip("mindstudio-probe", "it is not installed here, and no --msprobe-python was given")
     own = [PLAIN, *(row for row in CAPTURES if row not in (BY_TORCH, TENSORS))]
-    others = [BY_TORCH, DEBUG_MODE_LOG, DEBUG_MODE]
-    for rows in (own, others, list(MINDSTUDIO) if python else [], [TENSORS]):
-        for name in [name for name in models.NAMES if options.only_model in name]:
+    others = [DEBUG_MODE_LOG, DEBUG_MODE, *(MINDSTUDIO if python else []), TENSORS, BY_TORCH]
+    names = [name for name in models.NAMES if options.only_model in name]
+    # Of the other tools, all with one model before the next.
+    for rows, chosen_names in [(own, names), *((others, [name]) for name in names)]:
+        for name in chosen_names:
             for row in [row for row in rows if options.only_row in row]:
                 chosen = python if row in MINDSTUDIO and python else sys.executable
                 found, why = in_process(options, "--one", name, row, python=chosen)

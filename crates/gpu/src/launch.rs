@@ -19,9 +19,10 @@ const GROUP: u64 = 16;
 const THREADS: u64 = 256;
 
 /// Groups per thread from which on a tensor gets more blocks, and the most blocks that it gets. Both are constants: the
-/// order of sums depends on them.
-const GROUPS_PER_THREAD: u64 = 8;
-pub(crate) const MAX_BLOCKS: u64 = 2048;
+/// order of sums depends on them. The end of a block takes as long as reading some groups does, so that few blocks with
+/// more groups are faster: as many as an H200 runs at a time (benches/gpu/README.md).
+const GROUPS_PER_THREAD: u64 = 16;
+pub(crate) const MAX_BLOCKS: u64 = 512;
 
 /// One tensor of a launch.
 #[repr(C)]
@@ -34,6 +35,8 @@ pub struct Tensor {
     partials: u64,
     finished: u64,
     result: u64,
+    factors: [u32; MAX_RANK],
+    shifts: [u8; MAX_RANK],
     rank: u32,
     first_block: u32,
     blocks: u32,
@@ -72,6 +75,7 @@ impl Tensor {
         }
         for (dim, (length, stride)) in joined.into_iter().enumerate() {
             (tensor.shape[dim], tensor.strides[dim]) = (length, stride);
+            (tensor.factors[dim], tensor.shifts[dim]) = divisor(length);
         }
         Ok(tensor)
     }
@@ -99,6 +103,16 @@ fn joined(shape: &[usize], strides: &[isize]) -> Vec<(u64, i64)> {
         }
     }
     joined
+}
+
+/// What divides by a length of at least two: the factor, and by how many bits the product is shifted. Exact for numbers
+/// of 31 bits. Larger lengths are divided by, which takes several times as long.
+fn divisor(length: u64) -> (u32, u8) {
+    let shift = 31 + length.next_power_of_two().trailing_zeros();
+    match (1u64.checked_shl(shift), length) {
+        (Some(power), ..=0x7fff_ffff) => (power.div_ceil(length) as u32, shift as u8),
+        _ => (0, 0),
+    }
 }
 
 /// The parameter of the kernel.
@@ -202,5 +216,25 @@ impl Outcome {
             finite_max,
             finite_min,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_and_a_shift_divide() {
+        const LARGEST: u64 = (1 << 31) - 1;
+        for length in [2, 3, 5, 7, 64, 1023, 50257, 65_537, 1 << 20, (1 << 30) + 1, LARGEST - 1, LARGEST] {
+            let (factor, shift) = divisor(length);
+            for number in
+                [0, 1, length - 1, length, length + 1, 7 * length - 1, 7 * length, LARGEST - 1, LARGEST]
+            {
+                let number = number.min(LARGEST);
+                assert_eq!((number * u64::from(factor)) >> shift, number / length, "{number} / {length}");
+            }
+        }
+        assert_eq!(divisor(1 << 40), (0, 0));
     }
 }

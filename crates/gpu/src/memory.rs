@@ -13,7 +13,7 @@ use crate::launch::{MAX_BLOCKS, MAX_TENSORS, Outcome, PARTIAL_BYTES};
 const SLOTS: usize = 4096;
 const MAX_PIECES: usize = 64;
 
-/// Streams that have scratch memory: 216 MiB of the device. Torch has 32 of each priority, and the default stream.
+/// Streams that have scratch memory: 54 MiB of the device. Torch has 32 of each priority, and the default stream.
 const MAX_STREAMS: usize = 96;
 
 /// Bytes of the partial results of one tensor.

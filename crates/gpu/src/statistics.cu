@@ -32,6 +32,8 @@ struct Tensor {
     u64 partials;           // one Partial for each block
     u64 finished;           // one u32, zero before and after
     u64 result;             // a Result in memory of the host
+    u32 factors[MAX_RANK];  // number / shape is number * factor >> shift, for numbers of 31 bits
+    u8 shifts[MAX_RANK];
     u32 rank;               // 0: packed, from the address on
     u32 first_block;
     u32 blocks;
@@ -72,10 +74,11 @@ struct Partial {
 
 union Group {
     u8 bytes[GROUP];
+    u32 quarters[GROUP / 4];
     u64 words[2];
 };
 
-// ---- Elements ----
+// ---- Bits ----
 
 DEVICE float float_of(u32 bits) {
     union { u32 bits; float value; } pun = {bits};
@@ -91,6 +94,52 @@ DEVICE u64 bits_of(double value) {
     union { double value; u64 bits; } pun = {value};
     return pun.bits;
 }
+
+// ---- Results of some elements ----
+
+DEVICE float lowest(float) { return float_of(0xff800000u); }
+DEVICE float highest(float) { return float_of(0x7f800000u); }
+DEVICE double lowest(double) { return double_of(0xfff0000000000000ull); }
+DEVICE double highest(double) { return double_of(0x7ff0000000000000ull); }
+DEVICE int lowest(int) { return (int)0x80000000u; }
+DEVICE int highest(int) { return 0x7fffffff; }
+DEVICE i64 lowest(i64) { return (i64)(1ull << 63); }
+DEVICE i64 highest(i64) { return (i64)(~0ull >> 1); }
+DEVICE u64 lowest(u64) { return 0; }
+DEVICE u64 highest(u64) { return ~0ull; }
+
+DEVICE u64 as_bits(float value) { return bits_of((double)value); }
+DEVICE u64 as_bits(double value) { return bits_of(value); }
+DEVICE u64 as_bits(int value) { return (u64)(i64)value; }
+DEVICE u64 as_bits(i64 value) { return (u64)value; }
+DEVICE u64 as_bits(u64 value) { return value; }
+
+template <class Value>
+DEVICE Partial<Value> nothing() {
+    Partial<Value> none = {0, 0, lowest(Value()), highest(Value()), 0, 0, 0, 0, 0};
+    return none;
+}
+
+DEVICE bool is_finite(float value) { return value - value == 0; }
+DEVICE bool is_finite(double value) { return value - value == 0; }
+DEVICE bool is_finite(int) { return true; }
+DEVICE bool is_finite(i64) { return true; }
+DEVICE bool is_finite(u64) { return true; }
+
+DEVICE float larger(float one, float other) { return fmaxf(one, other); }
+DEVICE float smaller(float one, float other) { return fminf(one, other); }
+template <class Value>
+DEVICE Value larger(Value one, Value other) { return one > other ? one : other; }
+template <class Value>
+DEVICE Value smaller(Value one, Value other) { return one < other ? one : other; }
+
+template <class Value>
+DEVICE void widen(Partial<Value>& total, Value value) {
+    total.largest = larger(total.largest, value);
+    total.smallest = smaller(total.smallest, value);
+}
+
+// ---- Elements ----
 
 DEVICE u32 read16(const u8* at) { return at[0] | at[1] << 8; }
 DEVICE u32 read32(const u8* at) { return read16(at) | read16(at + 2) << 16; }
@@ -108,22 +157,87 @@ DEVICE float small_float(u32 magnitude, int mantissa, int bias) {
 
 #define QUIET_NAN 0x7fc00000u
 
+// The largest and the smallest of finite elements, which are read one at a time.
+template <class Source>
+struct Singly {
+    typedef typename Source::Value Value;
+    DEVICE static void decode(const Group& group, Value* values) {
+#pragma unroll
+        for (u32 index = 0; index < GROUP / Source::SIZE; index++)
+            values[index] = Source::read(group.bytes + index * Source::SIZE);
+    }
+    DEVICE void take(const Group&, const Value* values, Partial<Value>& total) {
+#pragma unroll
+        for (u32 index = 0; index < GROUP / Source::SIZE; index++) widen(total, values[index]);
+    }
+    DEVICE void end(Partial<Value>&) {}
+};
+
+// The same for elements of 16 bits, by instructions for two at a time where the GPU has them.
+template <class Source>
+struct Pairwise {
+    u32 largest = Source::LOWEST_PAIR, smallest = Source::HIGHEST_PAIR;
+    DEVICE static void decode(const Group& group, float* values) {
+#pragma unroll
+        for (u32 quarter = 0; quarter < GROUP / 4; quarter++) {
+            values[2 * quarter] = Source::of_bits(group.quarters[quarter] & 0xffff);
+            values[2 * quarter + 1] = Source::of_bits(group.quarters[quarter] >> 16);
+        }
+    }
+    DEVICE void take(const Group& group, const float*, Partial<float>&) {
+#pragma unroll
+        for (u32 quarter = 0; quarter < GROUP / 4; quarter++) {
+            largest = Source::larger_pair(largest, group.quarters[quarter]);
+            smallest = Source::smaller_pair(smallest, group.quarters[quarter]);
+        }
+    }
+    DEVICE void end(Partial<float>& total) {
+        if (largest == Source::LOWEST_PAIR && smallest == Source::HIGHEST_PAIR) return;
+        for (u32 half = 0; half < 32; half += 16) {
+            widen(total, Source::of_bits(largest >> half & 0xffff));
+            widen(total, Source::of_bits(smallest >> half & 0xffff));
+        }
+    }
+};
+
+// Two elements at a time, by the instruction or by comparing each.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define PAIR_FUNCTION(name, instruction, comparison)                                     \
+    DEVICE static u32 name(u32 one, u32 other) {                                         \
+        u32 chosen;                                                                      \
+        asm(instruction " %0, %1, %2;" : "=r"(chosen) : "r"(one), "r"(other));           \
+        return chosen;                                                                   \
+    }
+#else
+#define PAIR_FUNCTION(name, instruction, comparison)                                     \
+    DEVICE static u32 name(u32 one, u32 other) {                                         \
+        u32 low = of_bits(one & 0xffff) comparison of_bits(other & 0xffff) ? one : other; \
+        u32 high = of_bits(one >> 16) comparison of_bits(other >> 16) ? one : other;     \
+        return (low & 0xffff) | (high & 0xffff0000u);                                    \
+    }
+#endif
+
 struct F32 {
     typedef float Value;
+    typedef Singly<F32> Range;
     static const u32 SIZE = 4;
     DEVICE static float read(const u8* at) { return float_of(read32(at)); }
 };
 
 struct F64 {
     typedef double Value;
+    typedef Singly<F64> Range;
     static const u32 SIZE = 8;
     DEVICE static double read(const u8* at) { return double_of(read64(at)); }
 };
 
 struct BF16 {
     typedef float Value;
-    static const u32 SIZE = 2;
-    DEVICE static float read(const u8* at) { return float_of(read16(at) << 16); }
+    typedef Pairwise<BF16> Range;
+    static const u32 SIZE = 2, LOWEST_PAIR = 0xff80ff80u, HIGHEST_PAIR = 0x7f807f80u;
+    DEVICE static float of_bits(u32 bits) { return float_of(bits << 16); }
+    PAIR_FUNCTION(larger_pair, "max.bf16x2", >)
+    PAIR_FUNCTION(smaller_pair, "min.bf16x2", <)
 };
 
 DEVICE float half_of(u32 bits) {
@@ -136,26 +250,31 @@ DEVICE float half_of(u32 bits) {
 
 struct F16 {
     typedef float Value;
-    static const u32 SIZE = 2;
-    DEVICE static float read(const u8* at) {
+    typedef Pairwise<F16> Range;
+    static const u32 SIZE = 2, LOWEST_PAIR = 0xfc00fc00u, HIGHEST_PAIR = 0x7c007c00u;
+    DEVICE static float of_bits(u32 bits) {
 #ifdef __CUDA_ARCH__
         float value;
-        asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((u16)read16(at)));
+        asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((u16)bits));
         return value;
 #else
-        return half_of(read16(at));
+        return half_of(bits);
 #endif
     }
+    PAIR_FUNCTION(larger_pair, "max.f16x2", >)
+    PAIR_FUNCTION(smaller_pair, "min.f16x2", <)
 };
 
 struct F8E5M2 {
     typedef float Value;
+    typedef Singly<F8E5M2> Range;
     static const u32 SIZE = 1;
     DEVICE static float read(const u8* at) { return half_of((u32)*at << 8); }
 };
 
 struct F8E4M3FN {
     typedef float Value;
+    typedef Singly<F8E4M3FN> Range;
     static const u32 SIZE = 1;
     DEVICE static float read(const u8* at) {
         u32 magnitude = *at & 0x7f;
@@ -168,6 +287,7 @@ struct F8E4M3FN {
 template <int MANTISSA, int BIAS>
 struct F8Fnuz {
     typedef float Value;
+    typedef Singly<F8Fnuz> Range;
     static const u32 SIZE = 1;
     DEVICE static float read(const u8* at) {
         if (*at == 0x80) return float_of(QUIET_NAN);
@@ -180,6 +300,7 @@ typedef F8Fnuz<2, 16> F8E5M2FNUZ;
 
 struct F8E8M0FNU {
     typedef float Value;
+    typedef Singly<F8E8M0FNU> Range;
     static const u32 SIZE = 1;
     DEVICE static float read(const u8* at) {
         if (*at == 255) return float_of(QUIET_NAN);
@@ -190,6 +311,7 @@ struct F8E8M0FNU {
 template <class Integer, class Wide>
 struct Int {
     typedef Wide Value;
+    typedef Singly<Int> Range;
     static const u32 SIZE = sizeof(Integer);
     DEVICE static Wide read(const u8* at) {
         u64 bits = 0;
@@ -197,19 +319,20 @@ struct Int {
         return (Wide)(Integer)bits;
     }
 };
-typedef Int<u8, i64> U8;
-typedef Int<signed char, i64> I8;
-typedef Int<u16, i64> U16;
-typedef Int<short, i64> I16;
+typedef Int<u8, int> U8;
+typedef Int<signed char, int> I8;
+typedef Int<u16, int> U16;
+typedef Int<short, int> I16;
 typedef Int<u32, i64> U32;
 typedef Int<int, i64> I32;
 typedef Int<i64, i64> I64;
 typedef Int<u64, u64> U64;
 
 struct BOOL {
-    typedef i64 Value;
+    typedef int Value;
+    typedef Singly<BOOL> Range;
     static const u32 SIZE = 1;
-    DEVICE static i64 read(const u8* at) { return *at != 0; }
+    DEVICE static int read(const u8* at) { return *at != 0; }
 };
 
 // The modulus without intermediate overflow or underflow; the same operations as in crates/kernels.
@@ -228,88 +351,122 @@ DEVICE double modulus(double re, double im) {
 
 struct C64 {
     typedef double Value;
+    typedef Singly<C64> Range;
     static const u32 SIZE = 8;
     DEVICE static double read(const u8* at) { return modulus(F32::read(at), F32::read(at + 4)); }
 };
 
 struct C128 {
     typedef double Value;
+    typedef Singly<C128> Range;
     static const u32 SIZE = 16;
     DEVICE static double read(const u8* at) { return modulus(F64::read(at), F64::read(at + 8)); }
 };
 
-// ---- Results of some elements ----
+// ---- Sums ----
 
-DEVICE float lowest(float) { return float_of(0xff800000u); }
-DEVICE float highest(float) { return float_of(0x7f800000u); }
-DEVICE double lowest(double) { return double_of(0xfff0000000000000ull); }
-DEVICE double highest(double) { return double_of(0x7ff0000000000000ull); }
-DEVICE i64 lowest(i64) { return (i64)(1ull << 63); }
-DEVICE i64 highest(i64) { return (i64)(~0ull >> 1); }
-DEVICE u64 lowest(u64) { return 0; }
-DEVICE u64 highest(u64) { return ~0ull; }
+// What a thread has seen. The counts are those of its own elements, for which 32 bits are enough.
+template <class Source>
+struct Seen {
+    Partial<typename Source::Value> total = nothing<typename Source::Value>();
+    typename Source::Range range;
+    u32 nan = 0, pos_inf = 0, neg_inf = 0, zeros = 0;
 
-DEVICE u64 as_bits(float value) { return bits_of((double)value); }
-DEVICE u64 as_bits(double value) { return bits_of(value); }
-DEVICE u64 as_bits(i64 value) { return (u64)value; }
-DEVICE u64 as_bits(u64 value) { return value; }
+    DEVICE Partial<typename Source::Value> all() {
+        range.end(total);
+        total.nan = nan;
+        total.pos_inf = pos_inf;
+        total.neg_inf = neg_inf;
+        total.zeros = zeros;
+        return total;
+    }
+};
 
-template <class Value>
-DEVICE Partial<Value> nothing() {
-    Partial<Value> none = {0, 0, lowest(Value()), highest(Value()), 0, 0, 0, 0, 0};
-    return none;
-}
-
-DEVICE bool is_finite(float value) { return value - value == 0; }
-DEVICE bool is_finite(double value) { return value - value == 0; }
-DEVICE bool is_finite(i64) { return true; }
-DEVICE bool is_finite(u64) { return true; }
-
-// Adds up to a group of elements. Their own sum is finite only if all of them are, so that one comparison decides for
-// the group. (Finite doubles may have an infinite sum: the longer way finds no special value then.)
-template <class Source, bool IS_FULL>
-DEVICE void take(Partial<typename Source::Value>& total, const Group& group, u32 elements) {
-    typedef typename Source::Value Value;
-    const u32 MOST = GROUP / Source::SIZE;
-    Value values[MOST];
+// Adds elements; returns whether all are finite. Their own sum is finite only if all of them are, so that one comparison
+// decides for the group. (Finite doubles may have an infinite sum: the longer way finds no special value then.)
+template <class Value, u32 MOST>
+DEVICE bool add(Partial<Value>& total, const Value (&values)[MOST], u32 elements) {
     double sum = 0;
-    u32 zeros = 0;
 #pragma unroll
     for (u32 index = 0; index < MOST; index++) {
-        if (!IS_FULL && index >= elements) break;
-        Value value = Source::read(group.bytes + index * Source::SIZE);
-        double wide = (double)value;
+        if (index >= elements) break;
+        double wide = (double)values[index];
         sum += wide;
         // For all but double the square is exact, and so this is one rounding in any case.
         total.squares = fma(wide, wide, total.squares);
-        zeros += value == 0;
-        values[index] = value;
     }
     total.sum += sum;
-    total.zeros += zeros;
-    if (sum - sum == 0) {
-#pragma unroll
-        for (u32 index = 0; index < MOST; index++) {
-            if (!IS_FULL && index >= elements) break;
-            total.largest = values[index] > total.largest ? values[index] : total.largest;
-            total.smallest = values[index] < total.smallest ? values[index] : total.smallest;
-        }
-        return;
-    }
+    return sum - sum == 0;
+}
+
+// Integers of 8 and 16 bits: their sums and squares fit into integers.
+template <u32 MOST>
+DEVICE bool add(Partial<int>& total, const int (&values)[MOST], u32 elements) {
+    int sum = 0;
+    u64 squares = 0;
 #pragma unroll
     for (u32 index = 0; index < MOST; index++) {
-        if (!IS_FULL && index >= elements) break;
+        if (index >= elements) break;
+        sum += values[index];
+        squares += (u64)((u32)values[index] * (u32)values[index]);
+    }
+    total.sum += (double)sum;
+    total.squares += (double)squares;
+    return true;
+}
+
+// What is special about a group, and the range of the rest.
+template <class Value>
+struct Special {
+    Value largest, smallest;
+    u32 nan, pos_inf, neg_inf;
+};
+
+// Not inlined: few groups are special, and the loop for the others is shorter without it.
+template <class Source>
+NOT_INLINED Special<typename Source::Value> special_of(Group group, u32 elements) {
+    typedef typename Source::Value Value;
+    Special<Value> special = {lowest(Value()), highest(Value()), 0, 0, 0};
+    Value values[GROUP / Source::SIZE];
+    Source::Range::decode(group, values);
+#pragma unroll
+    for (u32 index = 0; index < GROUP / Source::SIZE; index++) {
         Value value = values[index];
+        if (index >= elements) break;
         if (is_finite(value)) {
-            if (value > total.largest) total.largest = value;
-            if (value < total.smallest) total.smallest = value;
+            special.largest = larger(special.largest, value);
+            special.smallest = smaller(special.smallest, value);
         } else {
             // Comparisons with NaN are false.
-            total.nan += value != value;
-            total.pos_inf += value > 0;
-            total.neg_inf += value < 0;
+            special.nan += value != value;
+            special.pos_inf += value > 0;
+            special.neg_inf += value < 0;
         }
     }
+    return special;
+}
+
+// Takes up to a group of elements.
+template <class Source, bool IS_FULL>
+DEVICE void take(Seen<Source>& seen, const Group& group, u32 elements) {
+    typedef typename Source::Value Value;
+    const u32 MOST = GROUP / Source::SIZE;
+    if (IS_FULL) elements = MOST;
+    Value values[MOST];
+    Source::Range::decode(group, values);
+    bool are_finite = add(seen.total, values, elements);
+#pragma unroll
+    for (u32 index = 0; index < MOST; index++) seen.zeros += values[index] == 0 && index < elements;
+    if (IS_FULL && are_finite) {
+        seen.range.take(group, values, seen.total);
+        return;
+    }
+    Special<Value> special = special_of<Source>(group, elements);
+    seen.total.largest = larger(seen.total.largest, special.largest);
+    seen.total.smallest = smaller(seen.total.smallest, special.smallest);
+    seen.nan += special.nan;
+    seen.pos_inf += special.pos_inf;
+    seen.neg_inf += special.neg_inf;
 }
 
 template <class Value>
@@ -335,34 +492,41 @@ DEVICE u64 mixed(u64 word, u64 position) {
 
 // ---- Memory ----
 
-// Not inlined: most tensors are packed, and the code would be several times as long.
-template <class Index>
-NOT_INLINED i64 offset_of(const Tensor& tensor, Index index) {
-    i64 offset = 0;
-    for (u32 dim = tensor.rank; dim-- > 0;) {
-        Index size = (Index)tensor.shape[dim];
-        offset += (i64)(index % size) * tensor.strides[dim];
-        index /= size;
+// Where an element is.
+struct Place {
+    i64 offset;
+    u64 column;  // its number in the innermost dimension
+};
+
+// Not inlined: few tensors are so large, and the division takes long.
+NOT_INLINED u64 divided(u64 number, u64 size) { return number / size; }
+
+template <u32 SIZE>
+DEVICE Place place_of(const Tensor& tensor, u64 index) {
+    if (tensor.rank == 0) return Place{(i64)(index * SIZE), index};
+    Place place = {0, 0};
+    u64 number = index;
+#pragma unroll 1
+    for (u32 dim = tensor.rank - 1; dim > 0; dim--) {
+        u64 size = tensor.shape[dim];
+        u64 next = tensor.count >> 31 ? divided(number, size)
+                                      : (u64)(u32)number * tensor.factors[dim] >> tensor.shifts[dim];
+        u64 coordinate = number - next * size;
+        if (dim == tensor.rank - 1) place.column = coordinate;
+        place.offset += (i64)coordinate * tensor.strides[dim];
+        number = next;
     }
-    return offset;
+    if (tensor.rank == 1) place.column = number;
+    place.offset += (i64)number * tensor.strides[0];
+    return place;
 }
 
-template <u32 SIZE>
-DEVICE const u8* element(const Tensor& tensor, u64 index) {
-    const u8* at = (const u8*)tensor.address;
-    if (tensor.rank == 0) return at + index * SIZE;
-    // Division of 64 bits takes several times as long.
-    return at + (tensor.count >> 32 ? offset_of<u64>(tensor, index) : offset_of<u32>(tensor, (u32)index));
-}
-
-// A group of a tensor whose groups are whole.
-template <u32 SIZE>
-DEVICE Group load_whole(const Tensor& tensor, u64 group) {
+// 16 bytes at a multiple of 16.
+DEVICE Group load_aligned(const u8* at, bool is_read_once) {
     Group loaded;
-    const u8* at = element<SIZE>(tensor, group * (GROUP / SIZE));
 #ifdef __CUDA_ARCH__
-    // Not kept in the caches: it is read once.
-    uint4 four = __ldcs((const uint4*)at);
+    // What is read once is not kept in the caches.
+    uint4 four = is_read_once ? __ldcs((const uint4*)at) : *(const uint4*)at;
     loaded.words[0] = (u64)four.y << 32 | four.x;
     loaded.words[1] = (u64)four.w << 32 | four.z;
 #else
@@ -371,29 +535,124 @@ DEVICE Group load_whole(const Tensor& tensor, u64 group) {
     return loaded;
 }
 
-// Any group, element by element.
+// 16 bytes anywhere. Both loads have some of these bytes, so that none reads beyond the page of the tensor's memory.
+DEVICE Group load_row(const u8* at) {
+#ifdef __CUDA_ARCH__
+    const u32 skipped = (u32)((u64)at % GROUP);
+    if (skipped == 0) return load_aligned(at, true);
+    Group first = load_aligned(at - skipped, false), second = load_aligned(at - skipped + GROUP, false);
+    u64 words[3] = {first.words[0], first.words[1], second.words[0]};
+    if (skipped >= 8) {
+        words[0] = words[1];
+        words[1] = words[2];
+        words[2] = second.words[1];
+    }
+    Group loaded;
+    const u32 bits = skipped % 8 * 8;
+    // Shifted twice: by 64 at once is not defined.
+    loaded.words[0] = words[0] >> bits | words[1] << 1 << (63 - bits);
+    loaded.words[1] = words[1] >> bits | words[2] << 1 << (63 - bits);
+    return loaded;
+#else
+    return load_aligned(at, true);
+#endif
+}
+
 template <u32 SIZE>
-DEVICE Group load(const Tensor& tensor, u64 group, u32 elements) {
+DEVICE void load_element(Group& group, u32 number, const u8* at) {
+#ifdef __CUDA_ARCH__
+    if ((u64)at % (SIZE < 8 ? SIZE : 8) == 0) {
+        if (SIZE == 1) group.bytes[number] = *at;
+        if (SIZE == 2) group.quarters[number / 2] |= (u32)*(const u16*)at << number % 2 * 16;
+        if (SIZE == 4) group.quarters[number] = *(const u32*)at;
+        if (SIZE >= 8) group.words[number] = *(const u64*)at;
+        if (SIZE == 16) group.words[1] = *(const u64*)(at + 8);
+        return;
+    }
+#endif
+    for (u32 byte = 0; byte < SIZE; byte++) group.bytes[number * SIZE + byte] = at[byte];
+}
+
+// A group whose elements are not one behind the other, or that is not full. Not inlined: it takes long in any case.
+template <u32 SIZE>
+NOT_INLINED Group load_scattered(const Tensor& tensor, u64 first, u32 elements, Place place) {
+    const u8* start = (const u8*)tensor.address;
+    const u64 columns = tensor.rank ? tensor.shape[tensor.rank - 1] : tensor.count;
+    const i64 stride = tensor.rank ? tensor.strides[tensor.rank - 1] : (i64)SIZE;
     Group loaded;
     loaded.words[0] = loaded.words[1] = 0;
-    for (u32 number = 0; number < elements; number++) {
-        const u8* at = element<SIZE>(tensor, group * (GROUP / SIZE) + number);
-        for (u32 byte = 0; byte < SIZE; byte++) loaded.bytes[number * SIZE + byte] = at[byte];
+#pragma unroll
+    for (u32 number = 0; number < GROUP / SIZE; number++) {
+        if (number >= elements) break;
+        load_element<SIZE>(loaded, number, start + place.offset);
+        place.offset += stride;
+        // The next row is somewhere else.
+        if (++place.column == columns) place = place_of<SIZE>(tensor, first + number + 1);
     }
     return loaded;
+}
+
+// Any group.
+template <u32 SIZE>
+DEVICE Group load(const Tensor& tensor, u64 group, u32 elements) {
+    const u64 first = group * (GROUP / SIZE);
+    const Place place = place_of<SIZE>(tensor, first);
+    const u64 columns = tensor.rank ? tensor.shape[tensor.rank - 1] : tensor.count;
+    const i64 stride = tensor.rank ? tensor.strides[tensor.rank - 1] : (i64)SIZE;
+    const bool is_row = stride == SIZE && place.column + GROUP / SIZE <= columns;
+    if (elements * SIZE == GROUP && is_row) return load_row((const u8*)tensor.address + place.offset);
+    return load_scattered<SIZE>(tensor, first, elements, place);
+}
+
+// A group that is full.
+template <u32 SIZE>
+DEVICE Group load_full(const Tensor& tensor, u64 group) { return load<SIZE>(tensor, group, GROUP / SIZE); }
+
+// A group of a tensor whose groups are whole.
+template <u32 SIZE>
+DEVICE Group load_whole(const Tensor& tensor, u64 group) {
+    if (tensor.rank == 0) return load_aligned((const u8*)tensor.address + group * GROUP, true);
+    return load_aligned((const u8*)tensor.address + place_of<SIZE>(tensor, group * (GROUP / SIZE)).offset, true);
 }
 
 // ---- The kernel ----
 
 template <class Source, bool IS_FULL>
 DEVICE void measure_group(
-    Partial<typename Source::Value>& own, const Group& loaded, u32 elements, u64 group, bool has_digest
+    Seen<Source>& seen, const Group& loaded, u32 elements, u64 group, bool has_digest
 ) {
-    take<Source, IS_FULL>(own, loaded, elements);
+    take<Source, IS_FULL>(seen, loaded, elements);
     if (has_digest) {
-        own.digest += mixed(loaded.words[0], 2 * group);
-        if (IS_FULL || elements * Source::SIZE > 8) own.digest += mixed(loaded.words[1], 2 * group + 1);
+        seen.total.digest += mixed(loaded.words[0], 2 * group);
+        if (IS_FULL || elements * Source::SIZE > 8) seen.total.digest += mixed(loaded.words[1], 2 * group + 1);
     }
+}
+
+// Full groups, each a block of threads behind the one before.
+template <class Source, u32 AHEAD, class Load>
+DEVICE void measure_full(Seen<Source>& seen, const Tensor& tensor, u64 group, bool has_digest, Load load) {
+    Group loaded[AHEAD];
+#pragma unroll
+    for (u32 round = 0; round < AHEAD; round++) loaded[round] = load(tensor, group + round * THREADS);
+#pragma unroll
+    for (u32 round = 0; round < AHEAD; round++)
+        measure_group<Source, true>(seen, loaded[round], GROUP / Source::SIZE, group + round * THREADS, has_digest);
+}
+
+// Merges the results of the threads of a block into the first. A loop, and one for both uses: code that runs once takes
+// longer to fetch than to run.
+template <class Value>
+NOT_INLINED void join(Partial<Value>* shared) {
+#pragma unroll 1
+    for (u32 half = THREADS / 2; half > 0; half /= 2)
+        FOR_EACH_THREAD(thread) {
+            if (thread < half) {
+                // In registers: in memory, each sum would wait for the one before.
+                Partial<Value> own = shared[thread], other = shared[thread + half];
+                merge(own, other);
+                shared[thread] = own;
+            }
+        }
 }
 
 template <class Source>
@@ -406,6 +665,7 @@ DEVICE void measure(const Launch& launch, u32 block, Partial<typename Source::Va
     const u64 per_group = GROUP / Source::SIZE;
     // Groups that are loaded at a time. Of small elements one is work enough, and the code for more is long.
     const u32 AHEAD = Source::SIZE == 1 ? 1 : 4;
+    const u32 AHEAD_IN_ROWS = Source::SIZE == 1 ? 1 : 2;
     const u64 groups = (tensor.count + per_group - 1) / per_group;
     const u64 full_groups = tensor.count / per_group;
     // Each block has the same number of rounds, in which each thread reads one group.
@@ -413,59 +673,47 @@ DEVICE void measure(const Launch& launch, u32 block, Partial<typename Source::Va
     const u64 first = (u64)(block - tensor.first_block) * rounds * THREADS;
     const u64 end = first + rounds * THREADS < groups ? first + rounds * THREADS : groups;
     FOR_EACH_THREAD(thread) {
-        Partial<Value> own = nothing<Value>();
+        Seen<Source> seen;
         u64 group = first + thread;
-        if (tensor.is_whole) {
-            // Several loads are on their way at a time; they are added in the order of their groups.
-            const u64 last = end < full_groups ? end : full_groups;
-            for (; group + (AHEAD - 1) * THREADS < last; group += AHEAD * THREADS) {
-                Group loaded[AHEAD];
-#pragma unroll
-                for (u32 round = 0; round < AHEAD; round++)
-                    loaded[round] = load_whole<Source::SIZE>(tensor, group + round * THREADS);
-#pragma unroll
-                for (u32 round = 0; round < AHEAD; round++)
-                    measure_group<Source, true>(
-                        own, loaded[round], (u32)per_group, group + round * THREADS, has_digest
-                    );
-            }
-            for (; group < last; group += THREADS)
-                measure_group<Source, true>(
-                    own, load_whole<Source::SIZE>(tensor, group), (u32)per_group, group, has_digest
-                );
-        }
+        // Several loads are on their way at a time; they are added in the order of their groups.
+        const u64 last = end < full_groups ? end : full_groups;
+        if (tensor.is_whole)
+            for (; group + (AHEAD - 1) * THREADS < last; group += AHEAD * THREADS)
+                measure_full<Source, AHEAD>(seen, tensor, group, has_digest, load_whole<Source::SIZE>);
+        for (; group + (AHEAD_IN_ROWS - 1) * THREADS < last; group += AHEAD_IN_ROWS * THREADS)
+            measure_full<Source, AHEAD_IN_ROWS>(seen, tensor, group, has_digest, load_full<Source::SIZE>);
         for (; group < end; group += THREADS) {
             u64 left = tensor.count - group * per_group;
             u32 elements = left < per_group ? (u32)left : (u32)per_group;
             Group loaded = load<Source::SIZE>(tensor, group, elements);
-            measure_group<Source, false>(own, loaded, elements, group, has_digest);
+            if (elements == per_group)
+                measure_group<Source, true>(seen, loaded, elements, group, has_digest);
+            else
+                measure_group<Source, false>(seen, loaded, elements, group, has_digest);
         }
-        shared[thread] = own;
+        shared[thread] = seen.all();
     }
-    for (u32 half = THREADS / 2; half > 0; half /= 2)
+    join(shared);
+    if (tensor.blocks > 1) {
+        Partial<Value>* partials = (Partial<Value>*)tensor.partials;
         FOR_EACH_THREAD(thread) {
-            if (thread < half) merge(shared[thread], shared[thread + half]);
+            if (thread == 0) {
+                partials[block - tensor.first_block] = shared[0];
+                __threadfence();
+                *is_last = atomicAdd((u32*)tensor.finished, 1u) == tensor.blocks - 1;
+            }
         }
-    Partial<Value>* partials = (Partial<Value>*)tensor.partials;
-    FOR_EACH_THREAD(thread) {
-        if (thread == 0) {
-            partials[block - tensor.first_block] = shared[0];
+        if (!*is_last) return;
+        // The last block to finish merges all, always in the same order.
+        FOR_EACH_THREAD(thread) {
+            Partial<Value> own = nothing<Value>();
             __threadfence();
-            *is_last = atomicAdd((u32*)tensor.finished, 1u) == tensor.blocks - 1;
+#pragma unroll 1
+            for (u32 other = thread; other < tensor.blocks; other += THREADS) merge(own, partials[other]);
+            shared[thread] = own;
         }
+        join(shared);
     }
-    if (!*is_last) return;
-    // The last block to finish merges all, always in the same order.
-    FOR_EACH_THREAD(thread) {
-        Partial<Value> own = nothing<Value>();
-        __threadfence();
-        for (u32 other = thread; other < tensor.blocks; other += THREADS) merge(own, partials[other]);
-        shared[thread] = own;
-    }
-    for (u32 half = THREADS / 2; half > 0; half /= 2)
-        FOR_EACH_THREAD(thread) {
-            if (thread < half) merge(shared[thread], shared[thread + half]);
-        }
     FOR_EACH_THREAD(thread) {
         if (thread == 0) {
             const Partial<Value>& all = shared[0];

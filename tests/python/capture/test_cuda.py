@@ -165,9 +165,8 @@ def test_copies_that_are_not_waited_for_are_read_when_they_are_there(tmp_path, l
 
 @pytest.fixture
 def no_waiting():
-    """Raises where the program waits for the device."""
-    torch.cuda.set_sync_debug_mode("error")
-    yield
+    """From the call of it on, torch raises where the program waits for the device."""
+    yield lambda: torch.cuda.set_sync_debug_mode("error")
     torch.cuda.set_sync_debug_mode("default")
 
 
@@ -176,9 +175,12 @@ def test_nothing_waits_for_the_device_within_a_step(tmp_path, level, no_waiting)
     model = Block().to("cuda")
     x = torch.randn(2, 16, 64, device="cuda")
     with ulpscope.capture(tmp_path, model, level=level) as run:
+        no_waiting()
+        model(x).square().mean().backward()
+        # The step is ended while the next one runs.
+        run.step()
         model(x).square().mean().backward()
         torch.cuda.set_sync_debug_mode("default")
-        run.step()
     ledger = json.loads((tmp_path / "step0" / "rank" / "ledger.json").read_text())
     assert (ledger["failed"], ledger["unread"], ledger["notes"]) == ({}, {}, [])
 

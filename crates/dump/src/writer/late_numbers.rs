@@ -3,6 +3,9 @@
 //! A line is written when its call happens, with room for the numbers that a device is still computing
 //! (`journal/encode/rooms.rs`). They are written there when they arrive. That may be before their line is written, for
 //! the gradients of a backward call, or on a different thread, or after the step was replaced by the next.
+//!
+//! Each write is a call of the system. So numbers that arrive together are written together, page by page, and the lock
+//! on what is expected is not held meanwhile: the program needs it for its next line.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,15 +21,13 @@ use crate::journal::encode::{Numbers, Ticket};
 #[derive(Debug, Default)]
 pub struct LateNumbers {
     tickets: AtomicU64,
-    rooms: Mutex<Rooms>,
+    tensors: Mutex<HashMap<Ticket, Late>>,
+    /// The journal, once there is a line with room. Locked after `tensors`, or alone.
+    file: Mutex<Option<File>>,
 }
 
-#[derive(Debug, Default)]
-struct Rooms {
-    /// The journal, once there is a line with room.
-    file: Option<File>,
-    tensors: HashMap<Ticket, Late>,
-}
+/// Bytes that one write replaces without interruption, if they begin at a multiple.
+const PAGE: u64 = 1 << 12;
 
 /// A tensor that has one of the two: room or numbers. With both it is written, and no longer listed.
 #[derive(Debug)]
@@ -74,49 +75,63 @@ impl LateNumbers {
         if line.rooms.is_empty() {
             return Ok(());
         }
-        let mut late = self.lock();
-        if late.file.is_none() {
-            late.file = Some(journal.file().try_clone()?);
-        }
-        // The summaries of a tensor say whether its numbers are there, and are written last.
-        for placed in line.rooms.into_iter().rev() {
-            match late.tensors.get_mut(&placed.ticket) {
-                Some(Late::Room(rooms)) => rooms.push(placed),
-                Some(Late::Numbers(numbers)) => {
-                    let numbers = numbers.clone();
-                    late.write(placed, Some(&numbers))?;
-                    if placed.room == Room::Summaries {
-                        late.tensors.remove(&placed.ticket);
+        let mut texts = Texts::default();
+        {
+            let mut tensors = lock(&self.tensors);
+            let mut file = lock(&self.file);
+            if file.is_none() {
+                *file = Some(journal.file().try_clone()?);
+            }
+            for placed in line.rooms {
+                match tensors.get_mut(&placed.ticket) {
+                    Some(Late::Room(rooms)) => rooms.push(placed),
+                    Some(Late::Numbers(numbers)) => texts.add(placed, Some(numbers)),
+                    None => {
+                        tensors.insert(placed.ticket, Late::Room(vec![placed]));
                     }
                 }
-                None => {
-                    late.tensors.insert(placed.ticket, Late::Room(vec![placed]));
-                }
+            }
+            for placed in &texts.summaries {
+                tensors.remove(&placed.ticket);
             }
         }
-        Ok(())
+        self.write(texts)
     }
 
     /// Writes the numbers of a tensor, now or with its line.
     pub fn arrive(&self, ticket: Ticket, numbers: Numbers) -> io::Result<()> {
-        let mut late = self.lock();
-        match late.tensors.remove(&ticket) {
-            Some(Late::Room(rooms)) => late.write_all(&rooms, Some(&numbers)),
-            Some(Late::Numbers(_)) | None => {
-                late.tensors.insert(ticket, Late::Numbers(Box::new(numbers)));
-                Ok(())
+        self.arrive_together([(ticket, numbers)])
+    }
+
+    /// The same for several tensors, with fewer writes.
+    pub fn arrive_together(&self, arrived: impl IntoIterator<Item = (Ticket, Numbers)>) -> io::Result<()> {
+        let mut expected = Vec::new();
+        {
+            let mut tensors = lock(&self.tensors);
+            for (ticket, numbers) in arrived {
+                match tensors.remove(&ticket) {
+                    Some(Late::Room(rooms)) => expected.push((rooms, numbers)),
+                    Some(Late::Numbers(_)) | None => {
+                        tensors.insert(ticket, Late::Numbers(Box::new(numbers)));
+                    }
+                }
             }
         }
+        let mut texts = Texts::default();
+        for (rooms, numbers) in expected {
+            rooms.into_iter().for_each(|placed| texts.add(placed, Some(&numbers)));
+        }
+        self.write(texts)
     }
 
     /// Takes the numbers of a tensor that no line has room for, if they have arrived.
     pub fn take(&self, ticket: Ticket) -> Option<Numbers> {
-        let mut late = self.lock();
-        match late.tensors.get(&ticket) {
+        let mut tensors = lock(&self.tensors);
+        match tensors.get(&ticket) {
             Some(Late::Numbers(_)) => {}
             Some(Late::Room(_)) | None => return None,
         }
-        match late.tensors.remove(&ticket) {
+        match tensors.remove(&ticket) {
             Some(Late::Numbers(numbers)) => Some(*numbers),
             _ => None,
         }
@@ -125,37 +140,89 @@ impl LateNumbers {
     /// Ends the wait: tensors whose numbers have not arrived are written as tensors without statistics. Returns how many
     /// there are.
     pub fn give_up(&self) -> io::Result<u64> {
-        let mut late = self.lock();
-        let tensors = std::mem::take(&mut late.tensors);
-        let mut count = 0;
+        let tensors = std::mem::take(&mut *lock(&self.tensors));
+        let (mut texts, mut count) = (Texts::default(), 0);
         for tensor in tensors.into_values() {
             if let Late::Room(rooms) = tensor {
                 count += 1;
-                late.write_all(&rooms, None)?;
+                rooms.into_iter().for_each(|placed| texts.add(placed, None));
             }
         }
+        self.write(texts)?;
         Ok(count)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rooms> {
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Writes texts to their places. The summaries of a tensor say whether its numbers are there, and come last.
+    fn write(&self, texts: Texts) -> io::Result<()> {
+        let file = lock(&self.file);
+        let Some(file) = &*file else { return Ok(()) };
+        write_pages(file, texts.others)?;
+        write_pages(file, texts.summaries)
     }
 }
 
-impl Rooms {
-    /// Fills the rooms of a tensor, in the order in which they are listed.
-    fn write_all(&self, rooms: &[PlacedRoom], numbers: Option<&Numbers>) -> io::Result<()> {
-        rooms.iter().try_for_each(|placed| self.write(*placed, numbers))
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    fn write(&self, placed: PlacedRoom, numbers: Option<&Numbers>) -> io::Result<()> {
-        match &self.file {
-            Some(file) if placed.room.has_text(numbers) => {
-                write_at(file, &placed.room.text(numbers), placed.offset)
-            }
-            _ => Ok(()),
+/// The text of a room, and where it belongs.
+#[derive(Debug)]
+struct PlacedText {
+    ticket: Ticket,
+    offset: u64,
+    text: Vec<u8>,
+}
+
+/// What is about to be written.
+#[derive(Debug, Default)]
+struct Texts {
+    others: Vec<PlacedText>,
+    summaries: Vec<PlacedText>,
+}
+
+impl Texts {
+    /// Adds the text of a room, if these numbers leave any.
+    fn add(&mut self, placed: PlacedRoom, numbers: Option<&Numbers>) {
+        if placed.room.has_text(numbers) {
+            let texts = if placed.room == Room::Summaries { &mut self.summaries } else { &mut self.others };
+            let PlacedRoom { ticket, room, offset } = placed;
+            texts.push(PlacedText { ticket, offset, text: room.text(numbers) });
         }
     }
+}
+
+/// Writes texts, those of a page together: between them are lines that nobody else changes.
+fn write_pages(file: &File, mut texts: Vec<PlacedText>) -> io::Result<()> {
+    texts.sort_unstable_by_key(|placed| placed.offset);
+    let mut page = Vec::new();
+    for together in texts.chunk_by(|one, next| one.offset / PAGE == next.offset / PAGE) {
+        let ([first, ..], [.., last]) = (together, together) else { continue };
+        if together.len() == 1 {
+            write_at(file, &first.text, first.offset)?;
+            continue;
+        }
+        page.resize((last.offset - first.offset) as usize + last.text.len(), 0);
+        read_at(file, &mut page, first.offset)?;
+        for placed in together {
+            let start = (placed.offset - first.offset) as usize;
+            page[start..start + placed.text.len()].copy_from_slice(&placed.text);
+        }
+        write_at(file, &page, first.offset)?;
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, text: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, text, offset)
+}
+
+#[cfg(not(unix))]
+fn read_at(mut file: &File, text: &mut [u8], offset: u64) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    // Lines are written at their own position, too.
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(text)
 }
 
 #[cfg(unix)]

@@ -25,6 +25,7 @@ use crate::capture::describe::items::MAX_DEPTH;
 use crate::capture::device::arrivals::Arrivals;
 use crate::capture::device::gpus::Gpus;
 use crate::capture::gradients::node_hooks::Hooks;
+use crate::capture::lifecycle::ending::Ending;
 use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::lifecycle::settings::plan_of;
 use crate::capture::overflow::OverflowMemory;
@@ -52,6 +53,8 @@ pub(crate) struct Recorder {
     pub(in crate::capture) overflow: OverflowMemory,
     /// The GPUs whose tensors our own kernel measures.
     pub(in crate::capture) gpus: Gpus,
+    /// The step that a thread is ending.
+    pub(in crate::capture) ending: Mutex<Option<Ending>>,
     /// Messages reported to the user.
     pub(in crate::capture) told: Mutex<HashSet<String>>,
     /// Whether calls are recorded.
@@ -86,6 +89,7 @@ impl Recorder {
             overflow: OverflowMemory::new(&plan, has_flag),
             recording: Arc::new(Recording::new(plan)),
             gpus: Gpus::default(),
+            ending: Mutex::default(),
             told: Mutex::default(),
             is_on: AtomicBool::new(false),
             is_collecting: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! Batches of tensors that a device measures, until their numbers are written.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyException;
@@ -47,6 +48,8 @@ pub(in crate::capture) struct Batch {
 #[derive(Default)]
 pub(in crate::capture) struct Arrivals {
     waiting: Mutex<VecDeque<Batch>>,
+    /// Whether there has been one.
+    is_used: AtomicBool,
     /// The thread that looks at them.
     look: OneThread,
     /// Those that our own kernel measures.
@@ -66,6 +69,7 @@ impl Arrivals {
         batch: Batch,
         plan: &Plan,
     ) -> PyResult<()> {
+        self.is_used.store(true, Ordering::Relaxed);
         let count = {
             let mut waiting = lock(&self.waiting);
             waiting.push_back(batch);
@@ -104,6 +108,16 @@ impl Arrivals {
             let _ = self.take_arrived(py, Some(step));
         }
         of_gpu.and(waited)
+    }
+
+    /// Whether all tensors that are measured elsewhere have been measured by our own kernel so far.
+    pub(in crate::capture) fn only_gpus_measure(&self) -> bool {
+        self.gpu.is_used() && !self.is_used.load(Ordering::Relaxed) && self.copies.is_empty()
+    }
+
+    /// Waits for the numbers of a step that our own kernel computes. The GIL must not be held.
+    pub(in crate::capture) fn wait_quietly_for(&self, step: &Arc<LateNumbers>) {
+        self.gpu.wait_quietly_for(step);
     }
 
     /// Whether this very thread is looking, or waiting, and Python runs something else meanwhile.
@@ -157,7 +171,7 @@ impl Arrivals {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(in crate::capture) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

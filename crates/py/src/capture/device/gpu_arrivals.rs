@@ -68,6 +68,11 @@ impl GpuArrivals {
         waited
     }
 
+    /// The same where there is no Python: the thread that ends a step.
+    pub(in crate::capture) fn wait_quietly_for(&self, step: &Arc<LateNumbers>) {
+        while self.is_used() && self.wait_briefly(&|batch: &GpuBatch| Arc::ptr_eq(&batch.step, step)) {}
+    }
+
     fn wait_while(&self, py: Python<'_>, is_awaited: impl Fn(&GpuBatch) -> bool + Sync) -> PyResult<()> {
         while py.detach(|| self.wait_briefly(&is_awaited)) {
             py.check_signals()?;
@@ -92,12 +97,15 @@ impl GpuArrivals {
     fn write(&self, is_awaited: impl Fn(&GpuBatch) -> bool) -> bool {
         let _writing = lock(&self.writing);
         let batches = std::mem::take(&mut *lock(&self.waiting));
-        let mut left = VecDeque::new();
+        let (mut arrived, mut left) = (Vec::new(), VecDeque::new());
         for batch in batches {
             match batch.measurement.has_arrived() {
-                true => batch.write(),
+                true => arrived.push(batch),
                 false => left.push_back(batch),
             }
+        }
+        for of_step in arrived.chunk_by(|one, next| Arc::ptr_eq(&one.step, &next.step)) {
+            write_numbers(of_step);
         }
         let is_left = left.iter().any(is_awaited);
         let mut waiting = lock(&self.waiting);
@@ -119,14 +127,18 @@ impl GpuArrivals {
     }
 }
 
-impl GpuBatch {
-    fn write(&self) {
-        for (expected, found) in self.tensors.iter().zip(self.measurement.numbers()) {
-            if let Some((stats, digest)) = found {
-                let numbers = Numbers { stats, is_scalar: expected.is_scalar, digest, saved: None };
-                // A journal that cannot be written to is reported by its next line.
-                let _ = self.step.arrive(expected.ticket, numbers);
-            }
-        }
+/// Writes the numbers of batches of one step, together.
+fn write_numbers(batches: &[GpuBatch]) {
+    let numbers_of = |batch: &GpuBatch| {
+        let found = batch.tensors.iter().zip(batch.measurement.numbers());
+        let numbers = found.filter_map(|(expected, found)| {
+            let (stats, digest) = found?;
+            Some((expected.ticket, Numbers { stats, is_scalar: expected.is_scalar, digest, saved: None }))
+        });
+        numbers.collect::<Vec<_>>()
+    };
+    if let Some(first) = batches.first() {
+        // A journal that cannot be written to is reported by its next line.
+        let _ = first.step.arrive_together(batches.iter().flat_map(numbers_of));
     }
 }

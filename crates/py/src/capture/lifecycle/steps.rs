@@ -1,7 +1,7 @@
 //! Start, stop, and the change of steps.
 //!
 //! Other threads may record at the same time. A step ends under one lock: its state is taken out and replaced with the
-//! next one's. Its dump is made afterwards, when no thread can add to it any more.
+//! next one's. Its dump is made afterwards, when no thread can add to it any more (`ending.rs`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use ulpscope_capture::State;
 use ulpscope_dump::journal;
 use ulpscope_dump::writer::LateNumbers;
 
+use crate::capture::lifecycle::ending::{OverStep, make_dump};
 use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::recorder::Recorder;
 
@@ -41,6 +42,7 @@ impl Recorder {
             return Ok(());
         }
         self.switch_off_calls();
+        let before = self.await_ending(py);
         if let Some(note) = self.unseen_backwards(py) {
             self.locked(|state| state.note(note));
         }
@@ -53,16 +55,16 @@ impl Recorder {
         let waited = copied.and(self.wait_for_numbers(py, &numbers)).and(judged);
         self.arrivals.rest(py);
         let settled = self.locked(|state| state.settle(&self.recording.plan, false));
-        let finished = self.make_dump(py, settled, false);
+        let finished = self.make_dump(py, settled);
         if finished.is_err() {
             self.locked(State::unsettle);
         }
         let finished = self.guarded(py, Of::Beside("the dump"), finished).map(|_| ());
         let removed = self.guarded(py, Of::Beside("hooks"), removed).map(|_| ());
-        waited.and(removed).and(flushed).and(finished)
+        before.and(waited).and(removed).and(flushed).and(finished)
     }
 
-    /// Ends a step and starts the next, which has a folder if it is selected.
+    /// Ends a step and starts the next, which has a folder if it is selected. The dump may be made while that one runs.
     pub(in crate::capture) fn end_step(
         &self,
         py: Python<'_>,
@@ -92,29 +94,25 @@ impl Recorder {
         let unmatched = over.note_unmatched(&self.recording.plan);
         self.modules.forget_spans();
         self.hooks.drop_dead(py);
-        let (_, known) = over.so_far();
-        let opened = match over.needs_dump(&self.recording.plan, wants_dump) {
-            true => over.begin_files(&self.recording.plan),
-            false => Ok(()),
+        let needs_dump = over.needs_dump(&self.recording.plan, wants_dump);
+        let over = OverStep::new(over, &self.recording.plan, needs_dump);
+        let before = self.await_ending(py);
+        let left = match self.can_end_later(&over) {
+            true => self.end_later(over).err(),
+            false => Some(Box::new(over)),
         };
-        let waited = copied.and(self.wait_for_numbers(py, &over.numbers));
-        let settled = opened.and_then(|()| over.settle(&self.recording.plan, true));
-        let finished = self.make_dump(py, settled, true);
-        let ended = over.ended.clone();
-        if let Err(error) = &finished {
-            // The disk may have no room for that either; the error is reported in any case.
-            let _ = over.give_up(&self.recording.plan, error.value(py));
+        let mut waited = copied;
+        let mut ended = Ok(());
+        if let Some(over) = left {
+            waited = waited.and(self.wait_for_numbers(py, over.numbers()));
+            let made = caught(|| Ok(py.detach(|| over.end(&self.recording.plan))));
+            ended = made.and_then(|made| self.take_up(py, made));
         }
-        let (_, written) = over.so_far();
-        self.locked(|state| {
-            state.add_earlier(written.saturating_sub(known));
-            state.ended = state.ended.take().or(ended);
-        });
         let mut told = Ok(());
         for note in unmatched {
             told = told.and(self.warn_once(py, note));
         }
-        waited.and(flushed).and(self.guarded(py, Of::Beside("the dump"), finished).map(|_| ())).and(told)
+        before.and(waited).and(flushed).and(ended).and(told)
     }
 
     /// Waits until the devices have measured the tensors of a step: the only place that waits for them.
@@ -135,6 +133,7 @@ impl Recorder {
 
     /// Changes the folder of the rank.
     pub(in crate::capture) fn move_folder(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        self.await_ending(py)?;
         let moved = self.locked(|state| state.move_to(folder));
         let moved = moved.map_err(|error| PyOSError::new_err(error.to_string()));
         self.guarded(py, Of::Beside("the folder of the rank"), moved).map(|_| ())
@@ -142,28 +141,18 @@ impl Recorder {
 
     /// Adds a note to the ledger of a finished step.
     pub(in crate::capture) fn add_note(&self, py: Python<'_>, folder: &Path, text: &str) -> PyResult<()> {
+        self.await_ending(py)?;
         let added = journal::add_note(folder, text).map_err(|error| PyOSError::new_err(error.to_string()));
         self.guarded(py, Of::Beside("a note"), added).map(|_| ())
     }
 
-    /// Makes the dump from the journal of a settled step. If the step is over, the journal is removed once the dump has
-    /// all of it.
-    fn make_dump(
-        &self,
-        py: Python<'_>,
-        settled: io::Result<Option<(PathBuf, bool)>>,
-        is_over: bool,
-    ) -> PyResult<()> {
+    /// Makes the dump from the journal of a settled step, which may continue.
+    fn make_dump(&self, py: Python<'_>, settled: io::Result<Option<(PathBuf, bool)>>) -> PyResult<()> {
         let settled = settled.map_err(|error| PyOSError::new_err(error.to_string()))?;
         let Some((folder, is_behind)) = settled else { return Ok(()) };
         caught(|| {
-            let made = py.detach(|| {
-                if is_behind {
-                    journal::make_dump(&folder, &self.recording.plan.layout)?;
-                }
-                if is_over { journal::remove(&folder) } else { Ok(()) }
-            });
-            made.map_err(|error| PyOSError::new_err(error.to_string()))
+            let made = py.detach(|| make_dump(&folder, is_behind, &self.recording.plan));
+            made.map_err(PyOSError::new_err)
         })
     }
 }
