@@ -1,7 +1,36 @@
 import assert from 'node:assert/strict';
+import { describe } from 'node:test';
+import type { Page } from 'playwright-core';
 import { eventually, pageTests, shows } from './support/cases.ts';
 
 const test = pageTests({ layers: 4 });
+
+describe('a model with more lines than the tree has room for', () => {
+  const test = pageTests({ layers: 30 });
+  const isInView = (page: Page) =>
+    page.getByRole('tree').evaluate((tree) => {
+      const line = tree.querySelector('[aria-selected="true"]')?.getBoundingClientRect();
+      const box = tree.getBoundingClientRect();
+      return line !== undefined && line.top >= box.top && line.bottom <= box.bottom;
+    });
+  const seen = (page: Page, what: string) =>
+    eventually(
+      () => isInView(page),
+      (is) => is,
+      `${what} is in view in the tree`,
+    );
+
+  test('the call that is selected is in view, whoever selected it', async ({ page }) => {
+    await seen(page, 'the first divergence');
+    await page.keyboard.press('/');
+    await page.keyboard.type('gelu.25.forward');
+    await page.keyboard.press('Enter');
+    await shows(page, 'Functional.gelu.25.forward');
+    await seen(page, 'a call of the last layers');
+    await page.keyboard.press('f');
+    await seen(page, 'the first divergence again');
+  });
+});
 
 test('the tree is open at the first divergence, and modules show what is in them', async ({ page }) => {
   const tree = page.getByRole('tree');
