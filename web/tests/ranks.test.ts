@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import { describe } from 'node:test';
+import { partName, type Trend } from '../src/payload.ts';
 import { eventually, pageTests, selectedCall, shows } from './support/cases.ts';
+import { modelParts } from './support/model.ts';
+import { jsonPart } from './support/page_file.ts';
 
 const test = pageTests({ layers: 4, ranks: 4, steps: 3 });
 
@@ -111,4 +115,33 @@ test('the address holds the selection', async ({ page }) => {
   await page.reload();
   await page.locator('main').waitFor();
   assert.match(await page.locator('#glance-heading').innerText(), /step0 rank2/);
+});
+
+describe('lines of several ranks', () => {
+  const test = pageTests(() => {
+    const parts = modelParts({ layers: 2, ranks: 2, steps: 2 });
+    const name = `Module.${'deep.'.repeat(12)}Linear.forward.0`;
+    const series = ['rank0', 'rank1'].map((rank, at) => ({
+      name,
+      rank,
+      values: [0.1, 0.2 + at],
+      ranks: [null, null],
+      calls: [null, null],
+    }));
+    parts.set(partName.trend('error'), jsonPart({ steps: [0, 1], series } satisfies Trend));
+    return parts;
+  });
+
+  test('the list of lines tells them apart, however long their names are', async ({ page }) => {
+    const list = page.locator('[data-chart="trend"] .lines');
+    await list.waitFor();
+    const edge = await list.evaluate((one) => one.getBoundingClientRect().right);
+    const ranks = list.locator('.rank');
+    assert.deepEqual(await ranks.allInnerTexts(), ['(rank0)', '(rank1)']);
+    const ends = await ranks.evaluateAll((all) => all.map((one) => one.getBoundingClientRect().right));
+    assert.ok(
+      ends.every((end) => end <= edge + 0.5),
+      `${ends} within ${edge}`,
+    );
+  });
 });
