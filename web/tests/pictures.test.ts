@@ -52,6 +52,15 @@ describe('pictures', () => {
       await picture(page, 'printed');
       assert.equal(await background(page), 'rgb(255, 255, 255)');
       assert.equal(await page.locator('[data-field="search"]').isVisible(), false);
+      // Every column is on the paper.
+      const cut = await page.locator('[data-view="table"]').evaluate((grid) => {
+        const edge = grid.getBoundingClientRect().right;
+        const heads = [...grid.querySelectorAll('[role="columnheader"]')];
+        return heads
+          .filter((one) => one.getBoundingClientRect().right > edge + 1)
+          .map((one) => one.textContent?.trim());
+      });
+      assert.deepEqual(cut, []);
       const paper = await page.pdf({ path: `${FOLDER}printed.pdf`, format: 'A4' });
       assert.ok(paper.length > 10_000);
     }));
