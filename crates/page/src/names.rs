@@ -40,6 +40,11 @@ impl TreePlace {
     }
 }
 
+/// Whether it is a call of a module, whose name has the path.
+pub(crate) fn is_module(name: &str) -> bool {
+    MODULES.iter().any(|first| name.starts_with(first))
+}
+
 /// Path and class of a module: `Module.blocks.0.fc.Linear` → `blocks.0.fc`, `Linear`.
 fn module_path(base: &str) -> Option<(&str, &str)> {
     let rest = MODULES.iter().find_map(|first| base.strip_prefix(first))?;

@@ -265,6 +265,9 @@ def test_the_page_of_two_checkpoints(tmp_path: Path) -> None:
     assert page.manifest["kind"] == "tensors"
     assert page.manifest["noun"] == "parameter"
     assert sorted(page.calls("name")) == ["fc.bias", "fc.weight", "out.bias", "out.weight"]
+    shown = [column["name"] for column in page.manifest["columns"] if column["shown"]]
+    assert "call" in shown
+    assert "entry" not in shown, "each tensor is a row, and its entry has no name"
     at = page.call("out.weight")
     assert (page.calls("path")[at], page.calls("op")[at], page.calls("verdict")[at]) == (
         "out",
