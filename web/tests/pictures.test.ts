@@ -37,6 +37,16 @@ describe('pictures', () => {
       withPage({ viewport: { width, height: 900 } }, async (page) => {
         await picture(page, `width-${width}`);
         assert.ok(await isWithinWindow(page));
+        await page.keyboard.press('/');
+        await page.keyboard.type('linear');
+        const [list, field] = await Promise.all([
+          page.locator('.search .list').boundingBox(),
+          page.locator('[data-field="search"]').boundingBox(),
+        ]);
+        assert.ok(list && field);
+        assert.ok(list.x >= 0 && list.x + list.width <= width, `${JSON.stringify(list)} in ${width} pixels`);
+        const below = list.y - (field.y + field.height);
+        assert.ok(below >= 0 && below < 60, `the list is ${below} pixels below its field`);
       }));
   }
 
