@@ -49,6 +49,24 @@ test('a cell of the heat map selects its rank and call', async ({ page }) => {
   await shows(page, name);
 });
 
+test('what is grave is taller in the heat map, so that it is seen without colour', async ({ page }) => {
+  const canvas = page.locator('[data-chart="heat"] canvas');
+  await canvas.waitFor();
+  // The row of step1 rank2, which has a divergence, inherited errors and calls that agree.
+  const heights = await canvas.evaluate((one: HTMLCanvasElement) => {
+    const tall = Math.floor(one.height / 12);
+    const left = Math.ceil(100 * devicePixelRatio);
+    const { data, width } = one.getContext('2d')!.getImageData(left, 6 * tall, one.width - left, tall);
+    return Array.from(
+      { length: width },
+      (_, x) =>
+        Array.from({ length: tall }, (_, y) => data[(y * width + x) * 4 + 3] ?? 0).filter((alpha) => alpha > 0).length,
+    );
+  });
+  const found = [...new Set(heights.filter((height) => height > 0))].sort((a, b) => a - b);
+  assert.ok(found.length >= 3 && (found.at(-1) ?? 0) > 2 * (found[0] ?? 0), String(found));
+});
+
 test('keys move in the heat map', async ({ page }) => {
   await page.locator('[data-chart="heat"]').focus();
   await page.keyboard.press('ArrowDown');
