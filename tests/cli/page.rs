@@ -359,3 +359,50 @@ fn pages_of_older_styles_have_their_columns() {
     let (_, parts) = reported(&place, &["out", "--dumps"]);
     assert_eq!(column(&parts["calls/0/path"]), ["", "net.fc"]);
 }
+
+#[test]
+fn sheets_with_underscores_are_about_calls() {
+    if !has_page() {
+        return;
+    }
+    let place = Workspace::new();
+    put_rank(&place, "t", &[ADD, WRONG_MUL]);
+    put_rank(&place, "g", &[ADD, MUL]);
+    place.run(&["compare", "t", "g", "--style", "msprobe", "-o", "out"]);
+    let sheet = place.files().into_iter().find(|name| name.ends_with(".csv")).unwrap();
+    // As ptdbg_ascend names what msprobe names with dots.
+    let rows = place.text(&sheet);
+    let rows = ["add", "mul"].iter().fold(rows, |rows, op| {
+        rows.replace(&format!("Torch.{op}.0.forward."), &format!("Torch_{op}_0_forward_"))
+    });
+    assert!(rows.contains("Torch_mul_0_forward_output.0"), "{rows}");
+    place.put_text(&sheet, &rows);
+    let (_, parts) = reported(&place, &["out", "--dumps"]);
+    let manifest = document(&parts, "manifest");
+    assert_eq!((&manifest["kind"], &manifest["noun"]), (&json!("comparison"), &json!("call")));
+    assert_eq!(column(&parts["calls/0/name"]), ["Torch.add.0.forward", "Torch.mul.0.forward"]);
+    assert_eq!(column(&parts["calls/0/pass"]), ["forward", "forward"]);
+    assert_eq!(column(&parts["calls/0/detail"]), [1.0, 1.0], "the calls are found in the dumps");
+}
+
+#[test]
+fn the_first_failing_row_of_a_sheet_without_numbers_of_calls_is_found() {
+    if !has_page() {
+        return;
+    }
+    let place = Workspace::new();
+    put_rank(&place, "t", &[ADD, WRONG_MUL]);
+    put_rank(&place, "g", &[ADD, MUL]);
+    place.run(&["compare", "t", "g", "--style", "msprobe", "-o", "out"]);
+    let mut result: Json = serde_json::from_str(&place.text("out/result.json")).unwrap();
+    let failed =
+        json!({ "call": "Torch.mul.7.backward", "kind": "failed", "line": 5, "direction": "forward" });
+    result["first_divergence"] = failed.clone();
+    result["ranks"][0]["first_divergence"] = failed;
+    place.put_text("out/result.json", &result.to_string());
+    let (_, parts) = reported(&place, &["out"]);
+    let manifest = document(&parts, "manifest");
+    let first = &manifest["first"];
+    assert_eq!((&first["call"], &manifest["ranks"][0]["first_call"]), (&json!(1), &json!(1)));
+    assert_eq!(first["direction"], "backward", "as its name says: rules know of no direction");
+}

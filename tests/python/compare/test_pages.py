@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -280,6 +281,15 @@ def test_the_page_of_two_checkpoints(tmp_path: Path) -> None:
         "fail",
     )
     assert page.json(f"detail/0/{at}")["entries"][0]["worst"]
+
+
+def test_the_page_of_two_files_of_one_tensor(tmp_path: Path) -> None:
+    for side, factor in (("t", 1.01), ("g", 1.0)):
+        (tmp_path / side).mkdir()
+        np.save(tmp_path / side / "layer2.npy", np.linspace(-1, 1, 64) * factor)
+    result = ulpscope.compare(tmp_path / "t" / "layer2.npy", tmp_path / "g" / "layer2.npy")
+    first = PageParts(html_of(result)).manifest["first"]
+    assert (first["name"], first["entry"], first["call"]) == ("layer2", "layer2", 0)
 
 
 def test_a_checkpoint_with_nan_is_reported_first(tmp_path: Path) -> None:

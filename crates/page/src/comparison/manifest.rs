@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 use ulpscope_compare::{COLUMNS, PROOF_COLUMNS};
+use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::escape;
 use ulpscope_session::Language;
 use ulpscope_session::explanation::{Explanation, Headline};
@@ -168,7 +169,12 @@ fn first(document: &Json, pages: &[RankPage], ranks: &[Json]) -> Json {
     let proof = &first["proof"];
     value["golden"] = json!(first["golden_call"].as_str());
     value["golden_code"] = json!(first["golden_code"].as_str());
-    value["direction"] = json!(text(&first["direction"]));
+    // The rules of older tools judge rows, and know of no direction.
+    let direction = match parse_key(name_of(first)).2 {
+        CallKind::Backward | CallKind::ParametersGrad => "backward",
+        _ => text(&first["direction"]),
+    };
+    value["direction"] = json!(direction);
     value["inputs"] = measure(&first["arguments"]);
     value["proof"] = match proof["verdict"].as_str() {
         None => Json::Null,
@@ -190,17 +196,34 @@ fn measure(value: &Json) -> Json {
     if value.is_number() || value.is_string() { value.clone() } else { Json::Null }
 }
 
+/// The name of the call of a divergence. A file that is one tensor has no call; its entry has the name.
+fn name_of(divergence: &Json) -> &str {
+    let name = text(&divergence["call"]);
+    if name.is_empty() { text(&divergence["entry"]) } else { name }
+}
+
+/// The number of the call of a divergence.
+pub(super) fn call_of_divergence(divergence: &Json, page: &RankPage) -> Option<usize> {
+    if !divergence.is_object() {
+        return None;
+    }
+    let row = row_of(divergence);
+    // Sheets of some older tools have no numbers of calls: there, the row says which it is.
+    let at_row = || row.filter(|_| divergence["kind"] == "failed").and_then(|row| page.call_at(row));
+    page.find(name_of(divergence), row).or_else(at_row)
+}
+
 /// A divergence of a rank.
 fn divergence(of: &Json, rank: usize, page: &RankPage) -> Json {
     let row = row_of(of);
-    let call = of["call"].as_str().and_then(|name| page.find(name, row));
+    let call = call_of_divergence(of, page);
     let row = row.filter(|&row| call.is_some() && page.call_at(row) == call);
     let error = if of["distance"].is_null() { &of["error"] } else { &of["distance"] };
     json!({
         "rank": rank,
         "call": call,
         "row": row,
-        "name": text(&of["call"]),
+        "name": name_of(of),
         "module": of["module"].as_str(),
         "code": of["code"].as_str(),
         "entry": text(&of["entry"]),

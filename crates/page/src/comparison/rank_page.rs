@@ -195,7 +195,7 @@ impl RankPage {
         };
         let label = label.strip_suffix(" rank").unwrap_or(&label).trim_end();
         let first = &of_rank["first_divergence"];
-        let first = first["call"].as_str().and_then(|name| self.find(name, row_of(first)));
+        let first = super::manifest::call_of_divergence(first, self);
         json!({
             "label": label,
             "step": of_rank["step"].as_u64(),
