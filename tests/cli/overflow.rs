@@ -566,6 +566,19 @@ fn what_an_optimizer_does_with_bad_gradients_is_no_origin() {
     let found = origins(&place.run(&["overflow", "d", "--json"]).json());
     let calls: Vec<&str> = found.iter().map(|(_, call, _)| call.as_str()).collect();
     assert_eq!(calls, ["Torch.sqrt.0.backward"]);
+    // What the optimizer keeps for itself, and buffers, are as the step before left them.
+    let own = call(&[&nan_from("outside")], "", &[&nan]);
+    put(&place, "step1/rank0", &[("Tensor.mul_.0.forward", own)]);
+    let origins_of = |place: &Workspace| -> Vec<String> {
+        let found = origins(&place.run(&["overflow", "d", "--json"]).json());
+        found.into_iter().map(|(_, call, _)| call).collect()
+    };
+    assert_eq!(origins_of(&place), ["Torch.sqrt.0.backward", "Tensor.mul_.0.forward"]);
+    place.put_text("d/step1/rank0/construct.json", r#"{"Tensor.mul_.0.forward": "optimizer"}"#);
+    assert_eq!(origins_of(&place), ["Torch.sqrt.0.backward"]);
+    let normalized = call(&[&finite, &nan_from("buffer:running_mean")], "", &[&nan]);
+    put(&place, "step1/rank0", &[("Functional.batch_norm.0.forward", normalized)]);
+    assert_eq!(origins_of(&place), ["Torch.sqrt.0.backward"]);
     // Without a backward call that made it, the gradient is where it was first seen.
     put(&place, "step0/rank0", &[("Tensor.add_.0.forward", update)]);
     assert!(place.run(&["overflow", "d"]).out.contains("from outside: gradient:weight"));

@@ -109,7 +109,11 @@ fn a_page_shows_the_whole_result() {
     assert_eq!(manifest["kind"], "comparison");
     assert_eq!(
         manifest["headline"],
-        json!({ "answer": "differ", "sentence": "Torch.mul.0 returns a different result from matching inputs." })
+        json!({
+            "answer": "differ",
+            "sentence": "Torch.mul.0 returns a different result from matching inputs.",
+            "more": [],
+        })
     );
     assert_eq!(
         manifest["counts"],
@@ -173,6 +177,47 @@ fn compare_writes_a_page_and_the_sheet_it_is_made_from() {
     );
     let (parts, _) = parts(&place.text("out/report.html"));
     assert_eq!(document(&parts, "manifest")["ranks"][0]["rows"], 4);
+}
+
+#[test]
+fn an_agreement_says_how_much_was_compared() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "g", "g", "-o", "out"]);
+    let (_, parts) = reported(&place, &["out"]);
+    assert_eq!(
+        document(&parts, "manifest")["headline"],
+        json!({
+            "answer": "agree",
+            "sentence": "The two runs agree.",
+            "more": ["Compared: 2 calls, without any difference."],
+        })
+    );
+    let html = place.text("page.html");
+    assert!(html.contains("The two runs agree.</p>") && html.contains("Compared: 2 calls"), "{html}");
+    let (_, parts) = reported(&place, &["out", "--lang", "zh"]);
+    let headline = &document(&parts, "manifest")["headline"];
+    assert_eq!(headline["sentence"], "两次运行一致。");
+    assert!(headline["more"][0].as_str().unwrap().starts_with("比较范围：2"), "{headline}");
+}
+
+#[test]
+fn a_result_whose_statements_are_of_another_version_has_its_sentence() {
+    if !has_page() {
+        return;
+    }
+    let place = wrong_mul();
+    place.run(&["compare", "t", "g", "-o", "out"]);
+    let mut result: Json = serde_json::from_str(&place.text("out/result.json")).unwrap();
+    result["statements"] = json!({ "of": "a later version" });
+    place.put_text("out/result.json", &result.to_string());
+    let (_, parts) = reported(&place, &["out"]);
+    assert_eq!(
+        document(&parts, "manifest")["headline"]["sentence"],
+        "Torch.mul.0 returns a different result from matching inputs."
+    );
 }
 
 #[test]
@@ -307,4 +352,57 @@ fn pages_of_older_styles_have_their_columns() {
     assert_eq!(column(&parts["calls/0/name"]), ["Torch.add.0.forward", "Torch.mul.0.forward"]);
     let cosine = column_number(&manifest, "Cosine");
     assert_eq!(column(&parts[&format!("rows/0/{cosine}/0")]).len(), 4);
+    assert_eq!(column(&parts["calls/0/path"]), ["", ""]);
+    // Their sheets do not say in which modules calls were made: the dumps do.
+    let parents = r#"{"Torch.mul.0.forward": "Module.net.fc.Linear.forward.0"}"#;
+    place.put_text("g/construct.json", parents);
+    let (_, parts) = reported(&place, &["out", "--dumps"]);
+    assert_eq!(column(&parts["calls/0/path"]), ["", "net.fc"]);
+}
+
+#[test]
+fn sheets_with_underscores_are_about_calls() {
+    if !has_page() {
+        return;
+    }
+    let place = Workspace::new();
+    put_rank(&place, "t", &[ADD, WRONG_MUL]);
+    put_rank(&place, "g", &[ADD, MUL]);
+    place.run(&["compare", "t", "g", "--style", "msprobe", "-o", "out"]);
+    let sheet = place.files().into_iter().find(|name| name.ends_with(".csv")).unwrap();
+    // As ptdbg_ascend names what msprobe names with dots.
+    let rows = place.text(&sheet);
+    let rows = ["add", "mul"].iter().fold(rows, |rows, op| {
+        rows.replace(&format!("Torch.{op}.0.forward."), &format!("Torch_{op}_0_forward_"))
+    });
+    assert!(rows.contains("Torch_mul_0_forward_output.0"), "{rows}");
+    place.put_text(&sheet, &rows);
+    let (_, parts) = reported(&place, &["out", "--dumps"]);
+    let manifest = document(&parts, "manifest");
+    assert_eq!((&manifest["kind"], &manifest["noun"]), (&json!("comparison"), &json!("call")));
+    assert_eq!(column(&parts["calls/0/name"]), ["Torch.add.0.forward", "Torch.mul.0.forward"]);
+    assert_eq!(column(&parts["calls/0/pass"]), ["forward", "forward"]);
+    assert_eq!(column(&parts["calls/0/detail"]), [1.0, 1.0], "the calls are found in the dumps");
+}
+
+#[test]
+fn the_first_failing_row_of_a_sheet_without_numbers_of_calls_is_found() {
+    if !has_page() {
+        return;
+    }
+    let place = Workspace::new();
+    put_rank(&place, "t", &[ADD, WRONG_MUL]);
+    put_rank(&place, "g", &[ADD, MUL]);
+    place.run(&["compare", "t", "g", "--style", "msprobe", "-o", "out"]);
+    let mut result: Json = serde_json::from_str(&place.text("out/result.json")).unwrap();
+    let failed =
+        json!({ "call": "Torch.mul.7.backward", "kind": "failed", "line": 5, "direction": "forward" });
+    result["first_divergence"] = failed.clone();
+    result["ranks"][0]["first_divergence"] = failed;
+    place.put_text("out/result.json", &result.to_string());
+    let (_, parts) = reported(&place, &["out"]);
+    let manifest = document(&parts, "manifest");
+    let first = &manifest["first"];
+    assert_eq!((&first["call"], &manifest["ranks"][0]["first_call"]), (&json!(1), &json!(1)));
+    assert_eq!(first["direction"], "backward", "as its name says: rules know of no direction");
 }

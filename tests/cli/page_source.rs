@@ -214,6 +214,7 @@ fn a_result_that_is_cut_off_is_refused() {
         let ran = place.run(&["report", "out", "-o", "page.html"]);
         assert_eq!(ran.code, 2);
         assert!(ran.err.contains("put the sheet back as it was written, or compare again"), "{}", ran.err);
+        assert_eq!(ran.err.matches(".csv").count(), 1, "the cause is said once: {}", ran.err);
         assert!(!place.path("page.html").exists());
     }
 }

@@ -131,6 +131,8 @@ export interface Headline {
   answer: "agree" | "differ" | "inconclusive" | "run";
   /** The verdict in one sentence. */
   sentence: string;
+  /** What belongs to it: other causes; of an agreement, how much was compared. */
+  more: string[];
 }
 
 export interface Section {
@@ -195,6 +197,8 @@ export interface Finding {
   call: number;
   entry: string | null;
   text: string;
+  /** The line of the user's code that makes the call, or null. */
+  code: string | null;
 }
 
 export interface Counts {

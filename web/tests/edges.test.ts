@@ -70,13 +70,22 @@ describe('everything agrees', () => {
   const test = pageTests(
     changed({ layers: 2 }, (manifest) => {
       Object.assign(manifest, { first: null, divergences: 0, divergence_count: 0 });
-      Object.assign(manifest.headline, { answer: 'agree', sentence: 'Everything was compared and agrees.' });
+      Object.assign(manifest.headline, {
+        answer: 'agree',
+        sentence: 'The two runs agree.',
+        more: ['Compared: 12 calls, without any difference.'],
+      });
       Object.assign(manifest.ranks[0] ?? {}, { first_call: null });
     }),
   );
 
   test('no call is blamed, and the first one is selected', async ({ page }) => {
     assert.match(await page.locator('.badge').innerText(), /AGREE/);
+    assert.equal(await page.locator('h1').innerText(), 'The two runs agree.');
+    assert.match(
+      await page.locator('[data-field="cause"]').innerText(),
+      /^Compared: 12 calls, without any difference\.$/,
+    );
     assert.equal(await page.locator('[data-field="first-divergence"]').count(), 0);
     await shows(page, 'Functional.embedding.0.forward');
     await page.keyboard.press('f');
@@ -121,7 +130,7 @@ describe('two programs that part', () => {
     'The two programs make different calls. They compute the same up to Tensor.transpose.7, and no longer at Functional.linear.9. 6 calls of the target and 2 calls of the golden lie between.';
   const test = pageTests(
     changed({ layers: 2 }, (manifest) => {
-      manifest.headline.sentence = SENTENCE;
+      Object.assign(manifest.headline, { sentence: SENTENCE, more: ['Most calls could not be judged.'] });
       const line = (text: string) => ({ text, verbatim: false });
       manifest.sections = [
         { key: 'what_broke', heading: 'What broke', lines: [line('Most calls could not be judged.'), line(SENTENCE)] },
@@ -154,7 +163,7 @@ describe('two programs that part', () => {
       await between.innerText(),
       /Tensor\.add\.1\s+…\/b\/model\.py:3 f: x[^]*<b>y<\/b>[^]*in the golden\s+no call/,
     );
-    assert.match(await between.locator('.look').innerText(), /^\* Tensor\.mul\.2/);
+    assert.match(await between.locator('.look').innerText(), /^\*\u00a0Tensor\.mul\.2/);
     const card = await page.locator('[data-field="first-divergence"]').innerText();
     assert.match(card, /Confidence: very high \(1\.00\) that the difference arises between; low \(0\.41\)/);
     assert.equal(await page.locator('.meter').count(), 0);

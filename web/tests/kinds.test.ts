@@ -7,7 +7,10 @@ describe('a single run', () => {
 
   test('findings lead to their calls', async ({ page }) => {
     const findings = page.locator('[data-field="findings"]');
-    assert.match(await findings.innerText(), /3 findings[^]*not finite[^]*3 elements are NaN/);
+    assert.match(
+      await findings.innerText(),
+      /3 findings[^]*not finite[^]*3 elements are NaN\.[^]*…\/src\/model\.py:48 forward: return x/,
+    );
     await findings.getByRole('button', { name: 'All elements are zero.' }).click();
     await eventually(
       () => page.locator('[data-field="call-class"]').innerText(),

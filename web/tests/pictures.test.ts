@@ -37,6 +37,16 @@ describe('pictures', () => {
       withPage({ viewport: { width, height: 900 } }, async (page) => {
         await picture(page, `width-${width}`);
         assert.ok(await isWithinWindow(page));
+        await page.keyboard.press('/');
+        await page.keyboard.type('linear');
+        const [list, field] = await Promise.all([
+          page.locator('.search .list').boundingBox(),
+          page.locator('[data-field="search"]').boundingBox(),
+        ]);
+        assert.ok(list && field);
+        assert.ok(list.x >= 0 && list.x + list.width <= width, `${JSON.stringify(list)} in ${width} pixels`);
+        const below = list.y - (field.y + field.height);
+        assert.ok(below >= 0 && below < 60, `the list is ${below} pixels below its field`);
       }));
   }
 
@@ -52,6 +62,15 @@ describe('pictures', () => {
       await picture(page, 'printed');
       assert.equal(await background(page), 'rgb(255, 255, 255)');
       assert.equal(await page.locator('[data-field="search"]').isVisible(), false);
+      // Every column is on the paper.
+      const cut = await page.locator('[data-view="table"]').evaluate((grid) => {
+        const edge = grid.getBoundingClientRect().right;
+        const heads = [...grid.querySelectorAll('[role="columnheader"]')];
+        return heads
+          .filter((one) => one.getBoundingClientRect().right > edge + 1)
+          .map((one) => one.textContent?.trim());
+      });
+      assert.deepEqual(cut, []);
       const paper = await page.pdf({ path: `${FOLDER}printed.pdf`, format: 'A4' });
       assert.ok(paper.length > 10_000);
     }));

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import { describe } from 'node:test';
+import { partName, type Trend } from '../src/payload.ts';
 import { eventually, pageTests, selectedCall, shows } from './support/cases.ts';
+import { modelParts } from './support/model.ts';
+import { jsonPart } from './support/page_file.ts';
 
 const test = pageTests({ layers: 4, ranks: 4, steps: 3 });
 
@@ -43,6 +47,24 @@ test('a cell of the heat map selects its rank and call', async ({ page }) => {
     'rank',
   );
   await shows(page, name);
+});
+
+test('what is grave is taller in the heat map, so that it is seen without colour', async ({ page }) => {
+  const canvas = page.locator('[data-chart="heat"] canvas');
+  await canvas.waitFor();
+  // The row of step1 rank2, which has a divergence, inherited errors and calls that agree.
+  const heights = await canvas.evaluate((one: HTMLCanvasElement) => {
+    const tall = Math.floor(one.height / 12);
+    const left = Math.ceil(100 * devicePixelRatio);
+    const { data, width } = one.getContext('2d')!.getImageData(left, 6 * tall, one.width - left, tall);
+    return Array.from(
+      { length: width },
+      (_, x) =>
+        Array.from({ length: tall }, (_, y) => data[(y * width + x) * 4 + 3] ?? 0).filter((alpha) => alpha > 0).length,
+    );
+  });
+  const found = [...new Set(heights.filter((height) => height > 0))].sort((a, b) => a - b);
+  assert.ok(found.length >= 3 && (found.at(-1) ?? 0) > 2 * (found[0] ?? 0), String(found));
 });
 
 test('keys move in the heat map', async ({ page }) => {
@@ -111,4 +133,33 @@ test('the address holds the selection', async ({ page }) => {
   await page.reload();
   await page.locator('main').waitFor();
   assert.match(await page.locator('#glance-heading').innerText(), /step0 rank2/);
+});
+
+describe('lines of several ranks', () => {
+  const test = pageTests(() => {
+    const parts = modelParts({ layers: 2, ranks: 2, steps: 2 });
+    const name = `Module.${'deep.'.repeat(12)}Linear.forward.0`;
+    const series = ['rank0', 'rank1'].map((rank, at) => ({
+      name,
+      rank,
+      values: [0.1, 0.2 + at],
+      ranks: [null, null],
+      calls: [null, null],
+    }));
+    parts.set(partName.trend('error'), jsonPart({ steps: [0, 1], series } satisfies Trend));
+    return parts;
+  });
+
+  test('the list of lines tells them apart, however long their names are', async ({ page }) => {
+    const list = page.locator('[data-chart="trend"] .lines');
+    await list.waitFor();
+    const edge = await list.evaluate((one) => one.getBoundingClientRect().right);
+    const ranks = list.locator('.rank');
+    assert.deepEqual(await ranks.allInnerTexts(), ['(rank0)', '(rank1)']);
+    const ends = await ranks.evaluateAll((all) => all.map((one) => one.getBoundingClientRect().right));
+    assert.ok(
+      ends.every((end) => end <= edge + 0.5),
+      `${ends} within ${edge}`,
+    );
+  });
 });

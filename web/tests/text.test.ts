@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { csvLine, disarm, pythonFloat } from '../src/text/csv.ts';
-import { exact, measured, powerOfTen, powerOfTwo } from '../src/text/number.ts';
+import { exact, measured, powerOfTen, powerOfTwo, times } from '../src/text/number.ts';
 import { beginning, codePlace, ending, shortened, visible } from '../src/text/visible.ts';
 
 test('characters without a glyph are shown by their number', () => {
@@ -112,4 +112,8 @@ test('places in the middle of a line are short, too', () => {
     codePlace('* Tensor.add.0  /home/me/project/src/model.py:48 forward: a / b'),
     '* Tensor.add.0  …/src/model.py:48 forward: a / b',
   );
+});
+
+test('ratios have the digits that explanations have', () => {
+  assert.deepEqual([2.5, 3581.2, 19_220_000, 4.4e15].map(times), ['2.5', '3,580', '19,200,000', '4.4e15']);
 });

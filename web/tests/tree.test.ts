@@ -1,7 +1,40 @@
 import assert from 'node:assert/strict';
+import { describe } from 'node:test';
+import type { Page } from 'playwright-core';
+import { decodeColumn } from '../src/data/column.ts';
+import type { Region } from '../src/payload.ts';
 import { eventually, pageTests, shows } from './support/cases.ts';
+import { modelParts } from './support/model.ts';
+import { columnPart, jsonPart } from './support/page_file.ts';
 
 const test = pageTests({ layers: 4 });
+
+describe('a model with more lines than the tree has room for', () => {
+  const test = pageTests({ layers: 30 });
+  const isInView = (page: Page) =>
+    page.getByRole('tree').evaluate((tree) => {
+      const line = tree.querySelector('[aria-selected="true"]')?.getBoundingClientRect();
+      const box = tree.getBoundingClientRect();
+      return line !== undefined && line.top >= box.top && line.bottom <= box.bottom;
+    });
+  const seen = (page: Page, what: string) =>
+    eventually(
+      () => isInView(page),
+      (is) => is,
+      `${what} is in view in the tree`,
+    );
+
+  test('the call that is selected is in view, whoever selected it', async ({ page }) => {
+    await seen(page, 'the first divergence');
+    await page.keyboard.press('/');
+    await page.keyboard.type('gelu.25.forward');
+    await page.keyboard.press('Enter');
+    await shows(page, 'Functional.gelu.25.forward');
+    await seen(page, 'a call of the last layers');
+    await page.keyboard.press('f');
+    await seen(page, 'the first divergence again');
+  });
+});
 
 test('the tree is open at the first divergence, and modules show what is in them', async ({ page }) => {
   const tree = page.getByRole('tree');
@@ -82,6 +115,35 @@ test('a region of modules with different names opens at the call that is selecte
   await shows(page, 'Tensor.glu.0.forward');
   assert.match(await tree.locator('.half.chosen').innerText(), /Tensor\.glu\.0/);
   assert.match(await tree.locator('.region').innerText(), /A different route to the same result/);
+});
+
+describe('a pair of calls with a name on each side', () => {
+  const test = pageTests(() => {
+    const parts = modelParts({ layers: 4 });
+    const names = decodeColumn('golden', parts.get('calls/0/golden') ?? null, 0);
+    const golden = Array.from({ length: names.length }, (_, call) => names.at(call));
+    const pair = golden.indexOf('Functional.gelu.2.forward');
+    golden[pair] = 'Functional.silu.0.forward';
+    parts.set('calls/0/golden', columnPart(golden));
+    const [region] = JSON.parse(String(parts.get('regions/0'))) as Region[];
+    assert.ok(region && pair >= 0);
+    region.target = [...region.target, pair];
+    region.golden = [...region.golden, pair];
+    parts.set('regions/0', jsonPart([region]));
+    return parts;
+  });
+
+  test('each side of a region shows its own', async ({ page }) => {
+    const tree = page.getByRole('tree');
+    await page.getByRole('button', { name: 'Open all' }).click();
+    await page.keyboard.press('/');
+    await page.keyboard.type('Tensor.glu');
+    await page.keyboard.press('Enter');
+    await tree.locator('.sides').first().waitFor();
+    const side = (name: string) => tree.locator(`.sides [data-side="${name}"]`).allInnerTexts();
+    assert.equal((await side('target')).at(-1)?.trim(), 'Functional.gelu.2.forward');
+    assert.ok((await side('golden')).some((text) => text.trim() === 'Functional.silu.0.forward'));
+  });
 });
 
 test('calls that agree can be hidden', async ({ page }) => {

@@ -3,7 +3,7 @@
 //! Files keep values as JSON, with all digits. A sentence uses Python's spelling, and only as many digits as show the
 //! difference.
 
-use ulpscope_report::{format_apart, format_digits, format_ratio, format_short};
+use ulpscope_report::{format_apart, format_count, format_digits, format_ratio, format_short};
 
 use crate::fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
 use crate::finding::{Finding, Measure, Part};
@@ -24,7 +24,7 @@ pub fn fact(fact: &Fact) -> String {
             let text = format!("relative distance {distance}, largest error {largest}");
             match likeness {
                 None => text,
-                Some(Likeness::FewElements { differ, of }) => format!("{text}, in {differ} of {of} elements"),
+                Some(Likeness::FewElements { differ, of }) => format!("{text}, in {}", some(*differ, *of)),
                 Some(Likeness::Zero) => format!("{text}, as if it were zero"),
                 Some(Likeness::SignFlipped) => format!("{text}, as if its sign were flipped"),
                 Some(Likeness::Factor(by)) => format!("{text}, as if multiplied by {}", factor(*by)),
@@ -35,11 +35,11 @@ pub fn fact(fact: &Fact) -> String {
             let apart = apart.iter().map(|(name, one, other)| format!("{name} {one} against {other}"));
             format!("by statistics, target against golden: {}", apart.collect::<Vec<String>>().join(", "))
         }
-        Fact::ElementsDiffer { differ, of, .. } => format!("{differ} of {of} elements differ"),
+        Fact::ElementsDiffer { differ, of, .. } => format!("{} differ", some(*differ, *of)),
         Fact::NonFinite { elements, counts: [target, golden] } => {
             let elements = match elements {
                 1 => "1 element is".to_owned(),
-                count => format!("{count} elements are"),
+                count => format!("{} elements are", format_count(*count)),
             };
             let (target, golden) = (non_finite(*target), non_finite(*golden));
             format!(
@@ -53,7 +53,9 @@ pub fn fact(fact: &Fact) -> String {
             "the statistics of both sides are NaN, so they cannot be compared".to_owned()
         }
         Fact::BothNan { elements: 1 } => "1 element is NaN on both sides; all others agree".to_owned(),
-        Fact::BothNan { elements } => format!("{elements} elements are NaN on both sides; all others agree"),
+        Fact::BothNan { elements } => {
+            format!("{} elements are NaN on both sides; all others agree", format_count(*elements))
+        }
         Fact::DigestsDiffer => "digest".to_owned(),
         Fact::OnlyDigestsDiffer => "digests differ and statistics do not: dump tensors".to_owned(),
         Fact::NothingInCommon => "neither elements nor statistics on both sides".to_owned(),
@@ -97,12 +99,18 @@ pub fn statistics_apart(target: &Statistics, golden: &Statistics) -> Vec<(&'stat
     (3..=17).map(apart).find(|apart| !apart.is_empty()).unwrap_or_default()
 }
 
+/// `48 of 9,216 elements`
+fn some(differ: u64, of: u64) -> String {
+    format!("{} of {} elements", format_count(differ), format_count(of))
+}
+
 fn non_finite(count: NonFiniteCount) -> String {
+    let (nan, infinite) = (format_count(count.nan), format_count(count.infinite));
     match (count.nan, count.infinite) {
         (0, 0) => "none".to_owned(),
-        (nan, 0) => format!("{nan} NaN"),
-        (0, infinite) => format!("{infinite} infinite"),
-        (nan, infinite) => format!("{nan} NaN and {infinite} infinite"),
+        (_, 0) => format!("{nan} NaN"),
+        (0, _) => format!("{infinite} infinite"),
+        (_, _) => format!("{nan} NaN and {infinite} infinite"),
     }
 }
 
@@ -291,5 +299,20 @@ mod tests {
         };
         assert_eq!(only(Side::Target, scalar("str", "\"tanh\"")), "approximate=\"tanh\" in the target only");
         assert_eq!(only(Side::Golden, Plain::Object), "approximate=an object in the golden only");
+    }
+
+    #[test]
+    fn counts_of_elements_have_their_thousands_grouped() {
+        let few = Some(Likeness::FewElements { differ: 48, of: 9216 });
+        assert_eq!(
+            fact(&Fact::Elements { distance: 0.5, largest: 2.0, likeness: few }),
+            "relative distance 0.5, largest error 2, in 48 of 9,216 elements"
+        );
+        let counts = [NonFiniteCount { nan: 2832, infinite: 10_000 }, NonFiniteCount { nan: 0, infinite: 0 }];
+        assert_eq!(
+            fact(&Fact::NonFinite { elements: 12_832, counts }),
+            "12,832 elements are NaN or infinite on one side only: 2,832 NaN and 10,000 infinite in the target, none in \
+             the golden"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! The calls of a rank, as its rows show them.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -131,7 +132,8 @@ impl CallCollector {
         };
         let layout = &self.layout;
         let [target, golden] = layout.names.map(text);
-        let name = text(layout.call).unwrap_or_else(|| target.or(golden).map_or("", call_of_entry));
+        let of_entry = || target.or(golden).map_or(Cow::Borrowed(""), call_of_entry);
+        let name = text(layout.call).map_or_else(of_entry, Cow::Borrowed);
         let entry = text(layout.entry).or(target).or(golden).unwrap_or_default();
         let verdict = text(layout.verdict).unwrap_or_default();
         // The row of a call without a counterpart stands for all its entries.
@@ -147,10 +149,10 @@ impl CallCollector {
             self.entries.clear();
             self.rating = (0, f64::NEG_INFINITY);
             self.calls.push(CallRecord {
-                name: name.to_owned(),
+                name: name.to_string(),
                 golden: None,
                 sides: [false; 2],
-                place: TreePlace::of(name, text(layout.module)),
+                place: TreePlace::of(&name, text(layout.module)),
                 class: text(layout.class).map(str::to_owned),
                 gravity: Gravity::default(),
                 row: self.rows,
@@ -168,7 +170,7 @@ impl CallCollector {
         call.entries.push(target.or(golden).map_or(0, hashed));
         call.sides = [call.sides[0] || has[0], call.sides[1] || has[1]];
         if call.golden.is_none() {
-            call.golden = golden.map(|golden| call_of_entry(golden).to_owned());
+            call.golden = golden.map(|golden| call_of_entry(golden).into_owned());
         }
         let is_result = !entry.starts_with("input") && !entry.starts_with("parameter.");
         call.gravity = call.gravity.max(gravity(verdict, call.class.as_deref(), is_result));

@@ -50,11 +50,25 @@ pub enum PageError {
     },
     /// A sheet cannot be read.
     #[error("{0}; put the sheet back as it was written, or compare again")]
-    Sheet(#[from] SheetError),
+    Sheet(SheetError),
     /// A dump or a document cannot be read.
     #[error(transparent)]
     Dump(#[from] ulpscope_dump::Error),
     /// The data of the page cannot be stored, or the page cannot be written.
     #[error("cannot write the page: {0}")]
-    Write(#[from] io::Error),
+    Write(io::Error),
+}
+
+// Both messages contain their cause: as a source it would be printed twice.
+
+impl From<SheetError> for PageError {
+    fn from(cause: SheetError) -> PageError {
+        PageError::Sheet(cause)
+    }
+}
+
+impl From<io::Error> for PageError {
+    fn from(cause: io::Error) -> PageError {
+        PageError::Write(cause)
+    }
 }

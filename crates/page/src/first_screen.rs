@@ -46,7 +46,7 @@ pub(crate) fn html(manifest: &Json, points: &[ChartPoint]) -> String {
     let sentence = headline["sentence"].as_str().unwrap_or_default();
     push(sentence, &mut html);
     html.push_str("</p>");
-    for line in lines_of(manifest, "what_broke").filter(|line| *line != sentence) {
+    for line in headline["more"].as_array().into_iter().flatten().filter_map(Json::as_str) {
         paragraph(line, &mut html);
     }
     let first = &manifest["first"];

@@ -1,6 +1,9 @@
 //! Where a call belongs in the tree of modules, from its name and that of the module it was made in.
 
+use std::borrow::Cow;
+
 use ulpscope_dump::{CallKind, parse_key};
+use ulpscope_formats::names::{CallName, LineName};
 
 /// First words of the names of modules.
 const MODULES: [&str; 2] = ["Module.", "Cell."];
@@ -40,6 +43,11 @@ impl TreePlace {
     }
 }
 
+/// Whether it is a call of a module, whose name has the path.
+pub(crate) fn is_module(name: &str) -> bool {
+    MODULES.iter().any(|first| name.starts_with(first))
+}
+
 /// Path and class of a module: `Module.blocks.0.fc.Linear` → `blocks.0.fc`, `Linear`.
 fn module_path(base: &str) -> Option<(&str, &str)> {
     let rest = MODULES.iter().find_map(|first| base.strip_prefix(first))?;
@@ -48,17 +56,20 @@ fn module_path(base: &str) -> Option<(&str, &str)> {
 
 /// The call that an entry belongs to, by the entry's name: `Functional.linear.0.forward.input.0` →
 /// `Functional.linear.0.forward`. An entry that belongs to no call is one itself.
-pub(crate) fn call_of_entry(entry: &str) -> &str {
+pub(crate) fn call_of_entry(entry: &str) -> Cow<'_, str> {
     if entry.contains(".parameters_grad.") {
-        return entry.rsplit_once('.').map_or(entry, |(call, _)| call);
+        return entry.rsplit_once('.').map_or(entry, |(call, _)| call).into();
     }
     let cut = ROLES.iter().filter_map(|role| entry.rfind(role)).max();
     if let Some(at) = cut {
-        return &entry[..at];
+        return entry[..at].into();
     }
-    // ptdbg_ascend: `Functional_linear_0_forward_input.0`.
+    // ptdbg_ascend: `Functional_linear_0_forward_input.0`, which dumps name as all others.
+    if let Some(LineName { base, index: Some(index), direction, .. }) = LineName::from_ptdbg(entry) {
+        return CallName { base, index, direction }.to_msprobe().into();
+    }
     let older = ["_input", "_output"].iter().filter_map(|role| entry.rfind(role)).max();
-    older.map_or(entry, |at| &entry[..at])
+    older.map_or(entry, |at| &entry[..at]).into()
 }
 
 #[cfg(test)]
@@ -95,7 +106,9 @@ mod tests {
             ("Module.fc.Linear.forward.0.parameters.weight", "Module.fc.Linear.forward.0"),
             ("Module.input.fc.Linear.forward.0.output.0", "Module.input.fc.Linear.forward.0"),
             ("Module.fc.Linear.parameters_grad.0.weight", "Module.fc.Linear.parameters_grad.0"),
-            ("Functional_conv2d_0_forward_input.0", "Functional_conv2d_0_forward"),
+            ("Functional_conv2d_0_forward_input.0", "Functional.conv2d.0.forward"),
+            ("Tensor___mul___1_backward_output", "Tensor.__mul__.1.backward"),
+            ("0_Functional_conv2d_forward_input.0", "0_Functional_conv2d_forward"),
             ("blocks.0.weight", "blocks.0.weight"),
         ] {
             assert_eq!(call_of_entry(entry), call);

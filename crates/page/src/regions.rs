@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value as Json, json};
+use ulpscope_dump::CallKind;
 
 use crate::calls::CallRecord;
 use crate::flow::FlowSide;
@@ -30,7 +31,11 @@ pub(crate) fn regions(calls: &[CallRecord], flow: &[FlowSide], of_rank: &Json) -
     let mut named = named_regions(calls, of_rank);
     let known: BTreeSet<u32> =
         named.iter().flat_map(|region| region.target.iter().chain(&region.golden)).copied().collect();
-    let is_lone = |call: u32| !known.contains(&call) && calls[call as usize].side() != "both";
+    // Tensors of a file are computed by no program.
+    let is_lone = |call: u32| {
+        let of = &calls[call as usize];
+        !known.contains(&call) && of.side() != "both" && of.place.pass != CallKind::Saved.word()
+    };
     let mut groups = Groups((0..calls.len() as u32).collect());
     for call in 1..calls.len() as u32 {
         if is_lone(call) && is_lone(call - 1) {
@@ -151,8 +156,18 @@ mod tests {
     fn calls() -> Vec<CallRecord> {
         let (both, target, golden) = ([true, true], [true, false], [false, true]);
         [("a", both), ("b", target), ("c", target), ("d", golden), ("e", both), ("f", golden)]
-            .map(|(name, sides)| call(name, sides))
+            .map(|(op, sides)| call(&name(op), sides))
             .into()
+    }
+
+    fn name(op: &str) -> String {
+        format!("Torch.{op}.0.forward")
+    }
+
+    #[test]
+    fn tensors_of_a_file_are_in_no_region() {
+        let saved = [call("extra.weight", [true, false]), call("fc.bias", [false, true])];
+        assert_eq!(regions(&saved, &[], &Json::Null), []);
     }
 
     #[test]
@@ -165,7 +180,7 @@ mod tests {
 
     #[test]
     fn regions_of_divergences_come_first() {
-        let call = |name: &str| json!({ "name": name, "at": 0 });
+        let call = |op: &str| json!({ "name": name(op), "at": 0 });
         let named = json!({ "divergences": [{ "region": null }, { "region": {
             "target": { "computing": [call("c"), call("e")], "others": [call("b")] },
             "golden": { "computing": [call("d"), call("e")], "others": [call("gone")] },

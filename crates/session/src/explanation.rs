@@ -41,6 +41,15 @@ pub struct SectionText {
     pub lines: Vec<(String, bool)>,
 }
 
+/// What is said before everything else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headline {
+    /// One sentence.
+    pub sentence: String,
+    /// The other sentences of its section; of an agreement, also how much was compared.
+    pub more: Vec<String>,
+}
+
 /// Explains a comparison: its first divergence, or that it has none.
 pub fn explain<S>(compared: &Compared<S>) -> Explanation {
     let leading = compared.first_divergence().map(|(rank, _)| rank);
@@ -119,12 +128,28 @@ impl Explanation {
         self.sections.iter().map(section).collect()
     }
 
-    /// The sentence that stands for the whole: the first, unless it says only how much could be judged and a cause follows.
-    pub fn headline(&self, words: &dyn Words) -> Option<String> {
-        let statements = &self.sections.first()?.statements;
-        let is_cause = |statement: &&Statement| !matches!(statement, Statement::MostNotJudged { .. });
-        let said = statements.iter().find(is_cause).or(statements.first())?;
-        Some(escape::terminal(&words.statement(said)).into_owned())
+    /// The sentence that stands for the whole, and what belongs to it.
+    pub fn headline(&self, words: &dyn Words) -> Option<Headline> {
+        let section = self.sections.first()?;
+        let statements = &section.statements;
+        let is_cause = |statement: &Statement| !matches!(statement, Statement::MostNotJudged { .. });
+        let at = statements.iter().position(is_cause).unwrap_or(0);
+        let said = statements.get(at)?;
+        let shown = |text: &str| escape::terminal(text).into_owned();
+        // The rule of an older tool is explained in a section of its own.
+        let is_cause_section = section.heading == Heading::WhatBroke;
+        let others = statements.iter().enumerate().filter(|(other, _)| is_cause_section && *other != at);
+        let mut more: Vec<String> = others.map(|(_, statement)| shown(&words.statement(statement))).collect();
+        // That two runs agree says little without how much of them was compared.
+        let compared = self.sections.iter().find(|section| section.heading == Heading::Compared);
+        if let Some(compared) = compared {
+            let heading = words.heading(Heading::Compared);
+            // A full-width colon brings its own space.
+            let space = if heading.ends_with('：') { "" } else { " " };
+            let lines = compared.statements.iter().map(|statement| shown(&words.statement(statement)));
+            more.extend(lines.map(|line| format!("{heading}{space}{line}")));
+        }
+        Some(Headline { sentence: shown(&words.headline(said)), more })
     }
 
     fn add(&mut self, heading: Heading, statements: Vec<Statement>) {

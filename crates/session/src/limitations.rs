@@ -99,12 +99,15 @@ fn first_notes<S>(compared: &Compared<S>) -> Vec<Note> {
     };
     let mut notes: Vec<&Note> = Vec::new();
     for note in compared.outcomes().flat_map(|outcome| &outcome.notes).filter(is_left) {
-        // Steps and ranks have their own numbers.
-        let is_known = |known: &&Note| match note {
-            Note::DifferentPrograms { .. } | Note::OtherWeights { .. } => {
-                std::mem::discriminant(*known) == std::mem::discriminant(note)
+        // Steps and ranks have their own numbers. What is not finite stays so in later steps, where other results are first.
+        let is_known = |known: &&Note| match (note, *known) {
+            (Note::NonFiniteOnOneSide { side, .. }, Note::NonFiniteOnOneSide { side: known, .. }) => {
+                side == known
             }
-            _ => *known == note,
+            (Note::DifferentPrograms { .. } | Note::OtherWeights { .. }, known) => {
+                std::mem::discriminant(known) == std::mem::discriminant(note)
+            }
+            (note, known) => known == note,
         };
         if !notes.iter().any(is_known) {
             notes.push(note);

@@ -14,7 +14,11 @@ fn the_headline_is_the_cause_where_one_is_known() {
         let explanation: Explanation = serde_json::from_value(sections).unwrap();
         explanation.headline(Language::English.words()).unwrap()
     };
-    assert_eq!(headline(json!([unjudged, "runs_agree"])), headline(json!(["runs_agree"])));
-    assert!(headline(json!([unjudged])).starts_with("Most calls (122 of 178) could not be judged"));
+    let both = headline(json!([unjudged, "runs_agree"]));
+    assert_eq!(both.sentence, "The two runs agree.");
+    assert_eq!(both.more.len(), 1);
+    assert!(both.more[0].starts_with("Most calls (122 of 178) could not be judged"), "{both:?}");
+    let alone = headline(json!([unjudged]));
+    assert_eq!((alone.sentence, alone.more), (both.more[0].clone(), Vec::new()));
     assert_eq!(Explanation::default().headline(Language::English.words()), None);
 }

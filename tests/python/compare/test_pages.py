@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -138,6 +139,11 @@ def test_calls_of_one_side_are_a_region(runs: dict[str, Path]) -> None:
     assert "Functional.linear.1.forward" in {names[call] for call in region["outputs"]}
     assert page.calls("side")[page.call("Torch.sin.0.forward")] == "target"
     assert page.calls("region")[page.call("Torch.sin.0.forward")] == regions.index(region)
+    # No row has numbers of a call that one side alone makes: what is computed from it differs by so much.
+    first = page.manifest["first"]
+    assert first["name"] in ("Torch.tanh.0.forward", "Torch.sin.0.forward")
+    assert page.calls("error")[first["call"]] == pytest.approx(first["error"])
+    assert page.calls("expected")[first["call"]] == pytest.approx(first["expected"])
 
 
 def test_the_page_of_a_pickled_comparison_without_its_dumps(tmp_path: Path) -> None:
@@ -265,6 +271,9 @@ def test_the_page_of_two_checkpoints(tmp_path: Path) -> None:
     assert page.manifest["kind"] == "tensors"
     assert page.manifest["noun"] == "parameter"
     assert sorted(page.calls("name")) == ["fc.bias", "fc.weight", "out.bias", "out.weight"]
+    shown = [column["name"] for column in page.manifest["columns"] if column["shown"]]
+    assert "call" in shown
+    assert "entry" not in shown, "each tensor is a row, and its entry has no name"
     at = page.call("out.weight")
     assert (page.calls("path")[at], page.calls("op")[at], page.calls("verdict")[at]) == (
         "out",
@@ -272,6 +281,15 @@ def test_the_page_of_two_checkpoints(tmp_path: Path) -> None:
         "fail",
     )
     assert page.json(f"detail/0/{at}")["entries"][0]["worst"]
+
+
+def test_the_page_of_two_files_of_one_tensor(tmp_path: Path) -> None:
+    for side, factor in (("t", 1.01), ("g", 1.0)):
+        (tmp_path / side).mkdir()
+        np.save(tmp_path / side / "layer2.npy", np.linspace(-1, 1, 64) * factor)
+    result = ulpscope.compare(tmp_path / "t" / "layer2.npy", tmp_path / "g" / "layer2.npy")
+    first = PageParts(html_of(result)).manifest["first"]
+    assert (first["name"], first["entry"], first["call"]) == ("layer2", "layer2", 0)
 
 
 def test_a_checkpoint_with_nan_is_reported_first(tmp_path: Path) -> None:

@@ -152,3 +152,24 @@ def test_nan_of_one_side_is_said_first(is_target: bool, task: str, tmp_path: Pat
     compared = never_agree(forward(tmp_path / "wrong", spoiled), golden, is_target)
     side = "target" if is_target else "golden"
     assert f"The {side} alone has NaN or infinite values" in compared.explain().splitlines()[1]
+
+
+def test_nan_that_stays_for_several_steps_is_said_once(tmp_path: Path) -> None:
+    def train(path: Path, factor: float) -> Path:
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with ulpscope.capture(path, model=net, level="mix", task="tensor") as run_:
+            for _ in range(3):
+                optimizer.zero_grad()
+                (net(torch.ones(2, 4)) * factor).square().mean().backward()
+                optimizer.step()
+                run_.step()
+        return path
+
+    said = ulpscope.compare(
+        train(tmp_path / "wrong", float("nan")), train(tmp_path / "golden", 1.0)
+    ).explain()
+    assert said.count("alone has NaN or infinite values") == 1, said
+    # The first step is the one that says where they begin.
+    assert "the first are in Tensor.__mul__.0.forward" in said, said

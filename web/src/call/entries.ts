@@ -68,7 +68,9 @@ export async function readCall(page: Page, rank: number, call: number): Promise<
 /** Sheets of older tools have the whole name of an entry where details have its end: `….forward.output.0`. */
 function keyByName(details: ReadonlyMap<string | number, EntryDetail>, entry: string): string | number | undefined {
   if (details.has(entry)) return entry;
-  return [...details.keys()].find((key) => typeof key === 'string' && entry.endsWith(`.${key}`));
+  return [...details.keys()].find(
+    (key) => typeof key === 'string' && /[._]/.test(entry.at(-1 - key.length) ?? '') && entry.endsWith(key),
+  );
 }
 
 /** Rows are shown even where details cannot be read: why not is then a problem among others. */

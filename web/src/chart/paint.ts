@@ -30,25 +30,25 @@ export function paintBackground(plot: uPlot, painting: Painting): void {
   const left = (call: number) => places.x(call - 0.5);
   const bottom = bbox.top + bbox.height;
   canvas.save();
-  clip(canvas, bbox);
 
-  // Tensors of a file belong to no pass.
+  // Tensors of a file belong to no pass. The names are over the drawing, where no mark can be.
   if (painting.hasPasses)
     eachPass(series, from, to, (start, end, isBackward) => {
-      const [x, right] = [left(start), left(end)];
+      const x = Math.max(left(start), bbox.left);
+      const right = Math.min(left(end), bbox.left + bbox.width);
       if (isBackward) {
         canvas.fillStyle = colour('--shade');
         canvas.fillRect(x, bbox.top, right - x, bbox.height);
       }
       const text = painting.passNames[isBackward ? 1 : 0];
-      const edge = Math.max(x, bbox.left) + 5 * devicePixelRatio;
       canvas.font = `${11 * devicePixelRatio}px ${colour('--sans')}`;
-      if (edge + canvas.measureText(text).width < right) {
+      if (x + canvas.measureText(text).width < right) {
         canvas.fillStyle = colour('--ink-3');
         canvas.textAlign = 'left';
-        canvas.fillText(text, edge, bbox.top + 13 * devicePixelRatio);
+        canvas.fillText(text, x, bbox.top - 5 * devicePixelRatio);
       }
     });
+  clip(canvas, bbox);
 
   // One rectangle for all calls that share a column of pixels: the largest of their floors.
   canvas.fillStyle = colour('--band');

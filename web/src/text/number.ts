@@ -27,6 +27,11 @@ function apartFromOne(size: number): number {
   return Number(size.toPrecision(digits));
 }
 
+/** How many times as large, in the same digits as in explanations: `3,580`, `19,200,000`. */
+export function times(ratio: number): string {
+  return ratio >= 1e3 && ratio < 1e12 ? GROUPED.format(Number(ratio.toPrecision(3))) : measured(ratio);
+}
+
 /** A count: `12,000`. */
 export function counted(value: number): string {
   return GROUPED.format(value);

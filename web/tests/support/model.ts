@@ -174,8 +174,12 @@ export function modelParts(options: ModelOptions = {}): PageParts {
     error_label: kind === 'run' ? 'norm' : 'relative error',
     headline:
       kind === 'run'
-        ? { answer: 'run', sentence: '1 of 3 steps has values that are not finite.' }
-        : { answer: 'differ', sentence: 'Functional.gelu.2 returns a different result from matching inputs.' },
+        ? { answer: 'run', sentence: '1 of 3 steps has values that are not finite.', more: [] }
+        : {
+            answer: 'differ',
+            sentence: 'Functional.gelu.2 returns a different result from matching inputs.',
+            more: [],
+          },
     sections: [
       {
         key: 'what_broke',
@@ -232,6 +236,7 @@ export function modelParts(options: ModelOptions = {}): PageParts {
               call: info?.call ?? 0,
               entry: 'output.0',
               text: '3 elements are NaN.',
+              code: '/home/me/project/src/model.py:48 forward: return x + self.down(self.gelu(self.up(x)))',
             },
             ...infos.map((_, rank) => ({
               kind: 'dead',
@@ -240,6 +245,7 @@ export function modelParts(options: ModelOptions = {}): PageParts {
               call: 13,
               entry: null,
               text: 'All elements are zero.',
+              code: null,
             })),
           ]
         : [],

@@ -12,6 +12,9 @@ use super::OriginKind;
 use super::call_state::{CallState, NonFiniteKinds, kinds_of, state_of};
 use super::traffic::{Part, parts_of};
 
+/// The parent of the calls that an optimizer makes.
+const OPTIMIZER: &str = "optimizer";
+
 /// The note on a rank whose capture ended early.
 const CUT: &str = "capture ended before the step did, so calls are missing";
 
@@ -200,9 +203,12 @@ impl Calls {
             let mut add = |kind, what, unless_sent| found.push(Candidate { kind, what, unless_sent });
             let (given, made) = (state.given, state.made);
             for source in &state.outside {
-                // What the backward calls made, and what the optimizer of the previous step wrote.
-                let is_follower = source.starts_with("gradient:") && has_nan_gradient
-                    || source.starts_with("parameter:") && had_nan;
+                // What the backward calls made, and what the previous step wrote: its optimizer, which also has tensors
+                // of its own, and layers with buffers.
+                let is_kept = source.starts_with("parameter:")
+                    || source.starts_with("buffer:")
+                    || rank.parent(state.call).as_deref() == Some(OPTIMIZER);
+                let is_follower = source.starts_with("gradient:") && has_nan_gradient || had_nan && is_kept;
                 if !is_follower && !named.contains(source) {
                     named.push(source.clone());
                     add(OriginKind::Outside(source.clone()), NonFiniteKinds::NAN, false);

@@ -14,6 +14,8 @@ pub(crate) struct DumpColumns {
     pub(crate) golden_stack: ColumnBuilder,
     pub(crate) golden_code: ColumnBuilder,
     pub(crate) region: ColumnBuilder,
+    /// The modules in which calls were made; blank if the rows say that.
+    pub(crate) path: ColumnBuilder,
     /// Whether each call has stored details.
     pub(crate) details: Vec<bool>,
 }
@@ -75,7 +77,11 @@ pub(super) fn write(
         |field: &str, column: &mut ColumnBuilder| parts.add_column(&format!("calls/{rank}/{field}"), column);
     let details = &from_dumps.details;
     let has_detail = |at: usize| is_promised || details.get(at).copied().unwrap_or(false);
-    for field in FIELDS {
+    let has_paths = !from_dumps.path.is_blank();
+    if has_paths {
+        add("path", &mut from_dumps.path)?;
+    }
+    for field in FIELDS.into_iter().filter(|field| *field != "path" || !has_paths) {
         if let Some(mut column) = column(field, calls, &has_detail) {
             add(field, &mut column)?;
         }

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
 use ulpscope_compare::CodeLines;
+use ulpscope_dump::CallKind;
+use ulpscope_report::escape;
 
 use super::call_columns::DumpColumns;
 use crate::calls::{CallRecord, Gravity};
 use crate::details::{CallPlace, Detail, detail};
 use crate::dumps::NamedRank;
 use crate::flow::FlowSide;
+use crate::names::{TreePlace, is_module};
 use crate::regions::{UnpairedRegion, regions};
 use crate::run::joined_stack;
 
@@ -30,6 +33,13 @@ pub(crate) struct DumpParts<'a> {
 pub(super) fn numbers(call: &CallRecord, opened: &[NamedRank; 2]) -> [Option<usize>; 2] {
     let golden = call.golden.as_deref().unwrap_or(&call.name);
     [opened[0].call(&call.name).filter(|_| call.sides[0]), opened[1].call(golden).filter(|_| call.sides[1])]
+}
+
+/// Whether the rows do not say in which modules calls were made: those of older tools.
+pub(super) fn lack_modules(calls: &[CallRecord]) -> bool {
+    calls.iter().all(|call| {
+        call.place.path.is_empty() || call.place.pass == CallKind::Saved.word() || is_module(&call.name)
+    })
 }
 
 /// A call in the dumps.
@@ -89,7 +99,11 @@ impl<'a> DumpParts<'a> {
                 region_of[call as usize] = Some(number as f64);
             }
         }
-        for (numbers, region) in self.numbers.iter().zip(region_of) {
+        let lacks_modules = lack_modules(self.calls);
+        for ((numbers, region), call) in self.numbers.iter().zip(region_of).zip(self.calls) {
+            if lacks_modules {
+                columns.path.push_text(Some(&self.path(call, numbers)));
+            }
             let stack = |side: usize| numbers[side].and_then(|call| self.opened[side].rank.stack(call));
             columns.stack.push_text(stack(0).map(|stack| joined_stack(&stack)).as_deref());
             let golden = stack(1);
@@ -100,6 +114,13 @@ impl<'a> DumpParts<'a> {
             columns.region.push_number(region);
         }
         columns
+    }
+
+    /// The module in which a call was made, as the dump of either side says.
+    fn path(&self, call: &CallRecord, numbers: &[Option<usize>; 2]) -> String {
+        let parent = |side: usize| self.opened[side].rank.parent(numbers[side]?);
+        let parent = parent(0).or_else(|| parent(1));
+        TreePlace::of(&call.name, parent.as_deref().map(escape::terminal).as_deref()).path
     }
 
     /// The calls that get details, in order of importance: divergences, what is next to them, failing calls, and the rest.

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use ulpscope_report::page::ColumnBuilder;
 
 use super::call_columns;
-use super::dump_parts::{DumpParts, numbers, place};
+use super::dump_parts::{DumpParts, lack_modules, numbers, place};
 use super::live_rows::LiveRows;
 use crate::calls::CallRecord;
 use crate::details::detail;
@@ -91,6 +91,10 @@ impl LiveComparison {
             "region" => match self.made(rank) {
                 Ok(Some(made)) => return quickly(&made.region),
                 Ok(None) | Err(_) => return Ok(None),
+            },
+            "path" if lack_modules(calls) => match self.opened(rank) {
+                Ok(Some(opened)) => Some(DumpParts::without_flow(&opened, calls).columns().path),
+                Ok(None) | Err(_) => call_columns::column(field, calls, &has_detail),
             },
             "stack" | "golden_stack" | "golden_code" => {
                 let Some(opened) = self.opened(rank)? else { return Ok(None) };

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value as Json, json};
 use ulpscope_compare::{COLUMNS, PROOF_COLUMNS};
+use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::escape;
 use ulpscope_session::Language;
-use ulpscope_session::explanation::Explanation;
+use ulpscope_session::explanation::{Explanation, Headline};
 
 use super::rank_page::{RankPage, row_of};
 use crate::result::is_text;
@@ -63,6 +64,7 @@ pub(super) fn manifest(
     let explanation = serde_json::from_value::<Explanation>(document["statements"].clone()).ok();
     let sections = sections(document, explanation.as_ref(), language);
     let headline = explanation.as_ref().and_then(|explanation| explanation.headline(language.words()));
+    let headline = headline.unwrap_or_else(|| stored_headline(document));
     let is_tensors = has_calls && pages.iter().all(is_saved);
     let names = pages.iter().flat_map(|page| page.calls.iter().map(|call| call.name.as_str()));
     let noun = match is_tensors {
@@ -82,10 +84,7 @@ pub(super) fn manifest(
         "golden": text(&document["golden"]),
         "noise": document["noise"].as_str(),
         "style": text(&document["style"]),
-        "headline": {
-            "answer": document["agreement"],
-            "sentence": headline.or_else(|| first_line(&sections)).or(document["reason"].as_str().map(str::to_owned)),
-        },
+        "headline": { "answer": document["agreement"], "sentence": headline.sentence, "more": headline.more },
         "sections": sections,
         "first": first(document, pages, ranks),
         "divergence_count": ranks.iter().filter_map(|rank| rank["divergence_count"].as_u64()).sum::<u64>(),
@@ -94,7 +93,7 @@ pub(super) fn manifest(
         "counts": counts(&document["summary"]),
         "classes": classes,
         "ranks": pages.iter().zip(ranks).map(|(page, rank)| page.manifest(rank, several)).collect::<Vec<Json>>(),
-        "columns": column_list(columns, is_native),
+        "columns": column_list(columns, is_native, is_tensors),
         "chunk_rows": CHUNK_ROWS,
         "error_label": if is_native { words.relative_error } else { "1 - cosine" },
         "notes": notes(document, ranks),
@@ -138,9 +137,13 @@ fn sections(document: &Json, explanation: Option<&Explanation>, language: Langua
     sections.collect()
 }
 
-/// The first line of an explanation that was stored as text.
-fn first_line(sections: &[Json]) -> Option<String> {
-    sections.first()?["lines"][0]["text"].as_str().map(str::to_owned)
+/// The first sentence of an explanation that was stored as text, or the reason of the verdict: lines that are not indented
+/// are headings.
+fn stored_headline(document: &Json) -> Headline {
+    let explanation = document["explanation"].as_str().unwrap_or_default();
+    let said = explanation.lines().find(|line| line.starts_with(' ')).map(str::trim);
+    let sentence = said.or(document["reason"].as_str()).unwrap_or_default();
+    Headline { sentence: escape::terminal(sentence).into_owned(), more: Vec::new() }
 }
 
 /// The rank of the first divergence.
@@ -166,7 +169,12 @@ fn first(document: &Json, pages: &[RankPage], ranks: &[Json]) -> Json {
     let proof = &first["proof"];
     value["golden"] = json!(first["golden_call"].as_str());
     value["golden_code"] = json!(first["golden_code"].as_str());
-    value["direction"] = json!(text(&first["direction"]));
+    // The rules of older tools judge rows, and know of no direction.
+    let direction = match parse_key(name_of(first)).2 {
+        CallKind::Backward | CallKind::ParametersGrad => "backward",
+        _ => text(&first["direction"]),
+    };
+    value["direction"] = json!(direction);
     value["inputs"] = measure(&first["arguments"]);
     value["proof"] = match proof["verdict"].as_str() {
         None => Json::Null,
@@ -188,17 +196,34 @@ fn measure(value: &Json) -> Json {
     if value.is_number() || value.is_string() { value.clone() } else { Json::Null }
 }
 
+/// The name of the call of a divergence. A file that is one tensor has no call; its entry has the name.
+fn name_of(divergence: &Json) -> &str {
+    let name = text(&divergence["call"]);
+    if name.is_empty() { text(&divergence["entry"]) } else { name }
+}
+
+/// The number of the call of a divergence.
+pub(super) fn call_of_divergence(divergence: &Json, page: &RankPage) -> Option<usize> {
+    if !divergence.is_object() {
+        return None;
+    }
+    let row = row_of(divergence);
+    // Sheets of some older tools have no numbers of calls: there, the row says which it is.
+    let at_row = || row.filter(|_| divergence["kind"] == "failed").and_then(|row| page.call_at(row));
+    page.find(name_of(divergence), row).or_else(at_row)
+}
+
 /// A divergence of a rank.
 fn divergence(of: &Json, rank: usize, page: &RankPage) -> Json {
     let row = row_of(of);
-    let call = of["call"].as_str().and_then(|name| page.find(name, row));
+    let call = call_of_divergence(of, page);
     let row = row.filter(|&row| call.is_some() && page.call_at(row) == call);
     let error = if of["distance"].is_null() { &of["error"] } else { &of["distance"] };
     json!({
         "rank": rank,
         "call": call,
         "row": row,
-        "name": text(&of["call"]),
+        "name": name_of(of),
         "module": of["module"].as_str(),
         "code": of["code"].as_str(),
         "entry": text(&of["entry"]),
@@ -222,12 +247,14 @@ pub(super) fn divergences(document: &Json, pages: &[RankPage]) -> Vec<Json> {
     all
 }
 
-fn column_list(columns: &ColumnNames, is_native: bool) -> Vec<Json> {
+/// `is_tensors`: whether each row is one tensor, whose entry has no name of its own.
+fn column_list(columns: &ColumnNames, is_native: bool, is_tensors: bool) -> Vec<Json> {
     let known = || COLUMNS.iter().chain(&PROOF_COLUMNS);
     let column = |(number, name): (usize, &String)| {
         let meaning = known().find(|(known, _)| known == name).map(|(_, meaning)| *meaning);
         let is_number = columns.numbers[number] && !(is_native && is_text(name));
         let is_shown = if is_native { SHOWN.contains(&name.as_str()) } else { is_shown_of_older(name) };
+        let is_shown = is_shown && !(is_native && is_tensors && name == "entry");
         json!({
             "name": name,
             "meaning": meaning.filter(|_| is_native).unwrap_or_default(),

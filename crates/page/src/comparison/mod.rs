@@ -90,8 +90,8 @@ pub fn first_screen_of_result(result: &dyn ResultRows) -> Result<String, PageErr
     let document = result.document();
     let ranks = manifest::ranks_of(document);
     let mut pages = Vec::new();
-    for number in 0..ranks.len() {
-        pages.push(RankPage::read_calls(number, result)?);
+    for (number, of_rank) in ranks.iter().enumerate() {
+        pages.push(RankPage::read_calls(number, of_rank, result)?);
     }
     let about = manifest::manifest(document, &pages, &ColumnNames::default(), None);
     Ok(first_screen::html(&about, &chart(&about, &pages)))

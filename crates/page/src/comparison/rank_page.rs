@@ -49,7 +49,7 @@ impl RankPage {
             })?;
         }
         let rows = chunks.finish()?;
-        add_sides(&mut collector.calls, of_rank);
+        add_of_result(&mut collector.calls, of_rank);
         Ok((RankPage::of(collector, rows), note))
     }
 
@@ -67,14 +67,19 @@ impl RankPage {
             columns.sample(rows, headings, values);
             rows += 1;
         })?;
-        add_sides(&mut collector.calls, of_rank);
+        add_of_result(&mut collector.calls, of_rank);
         Ok((RankPage::of(collector, rows), sheet, note))
     }
 
     /// Reads the rows for their calls alone.
-    pub(crate) fn read_calls(number: usize, result: &dyn ResultRows) -> Result<RankPage, PageError> {
+    pub(crate) fn read_calls(
+        number: usize,
+        of_rank: &Json,
+        result: &dyn ResultRows,
+    ) -> Result<RankPage, PageError> {
         let mut collector = CallCollector::default();
         result.each_row(number, &mut |headings, values| collector.push(headings, values))?;
+        add_of_result(&mut collector.calls, of_rank);
         Ok(RankPage::of(collector, 0))
     }
 
@@ -190,7 +195,7 @@ impl RankPage {
         };
         let label = label.strip_suffix(" rank").unwrap_or(&label).trim_end();
         let first = &of_rank["first_divergence"];
-        let first = first["call"].as_str().and_then(|name| self.find(name, row_of(first)));
+        let first = super::manifest::call_of_divergence(first, self);
         json!({
             "label": label,
             "step": of_rank["step"].as_u64(),
@@ -205,6 +210,28 @@ impl RankPage {
             "first_call": first,
             "notes": of_rank["notes"].as_array().into_iter().flatten().filter(|note| note.is_string()).collect::<Vec<&Json>>(),
         })
+    }
+}
+
+/// What the result says of calls, and their rows do not.
+fn add_of_result(calls: &mut [CallRecord], of_rank: &Json) {
+    add_sides(calls, of_rank);
+    add_errors(calls, of_rank);
+}
+
+/// The errors of divergences whose calls have no numbers of their own: one side alone makes them, and what is computed from
+/// them differs.
+fn add_errors(calls: &mut [CallRecord], of_rank: &Json) {
+    for divergence in of_rank["divergences"].as_array().into_iter().flatten() {
+        let number = |name: &str| divergence[name].as_f64().filter(|number| number.is_finite());
+        let row = row_of(divergence);
+        let (Some(error), Some(row)) = (number("distance").or(number("error")), row) else { continue };
+        let after = calls.partition_point(|call| call.row <= row);
+        let call = after.checked_sub(1).map(|at| &mut calls[at]);
+        if let Some(call) = call.filter(|call| call.error.is_none() && divergence["call"] == *call.name) {
+            call.error = Some(error);
+            call.expected = call.expected.or(number("floor"));
+        }
     }
 }
 

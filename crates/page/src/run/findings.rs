@@ -67,6 +67,8 @@ pub(super) struct RunFinding {
     pub(super) call: usize,
     pub(super) entry: Option<String>,
     pub(super) text: String,
+    /// The line of the user's code that makes the call.
+    pub(super) code: Option<String>,
 }
 
 impl RunFinding {
@@ -78,6 +80,7 @@ impl RunFinding {
             "call": self.call,
             "entry": self.entry,
             "text": escape::terminal(&self.text),
+            "code": self.code,
         })
     }
 }

@@ -157,7 +157,7 @@ pub(super) fn manifest(
         "golden": null,
         "noise": null,
         "style": "native",
-        "headline": { "answer": "run", "sentence": sentence(calls, &ranks, findings, about) },
+        "headline": { "answer": "run", "sentence": sentence(calls, &ranks, findings, about), "more": [] },
         "sections": [{ "key": "findings", "heading": words.findings_heading, "lines": lines }],
         "first": null,
         "divergences": 0,

@@ -178,7 +178,8 @@ impl RunBuilder {
             let spread = call.spreads_non_finite().then_some(RunFindingKind::NonFiniteInherited);
             call.finding = found.iter().map(|(kind, ..)| *kind).chain(spread).min();
             for (kind, entry, text) in found {
-                self.findings.push(RunFinding { kind, rank: number, call: at, entry, text });
+                let code = call.code.clone();
+                self.findings.push(RunFinding { kind, rank: number, call: at, entry, text, code });
             }
         }
     }

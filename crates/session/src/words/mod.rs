@@ -85,6 +85,9 @@ pub trait Words: Sync {
     /// A sentence.
     fn statement(&self, statement: &Statement) -> String;
 
+    /// A sentence that stands alone, without the heading of its section.
+    fn headline(&self, statement: &Statement) -> String;
+
     /// The verdict: one word, then its reason.
     fn verdict(&self, agreement: &Agreement) -> String;
 

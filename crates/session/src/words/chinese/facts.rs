@@ -2,7 +2,7 @@
 
 use ulpscope_compare::words::{argument_name, factor, statistics_apart, typed, typed_values};
 use ulpscope_compare::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain};
-use ulpscope_report::format_short;
+use ulpscope_report::{format_count, format_short};
 
 use super::side_word;
 
@@ -13,7 +13,7 @@ pub(super) fn fact(seen: &Fact) -> String {
             match likeness {
                 None => text,
                 Some(Likeness::FewElements { differ, of }) => {
-                    format!("{text}，在 {of} 个元素中的 {differ} 个")
+                    format!("{text}，在 {} 个元素中的 {} 个", format_count(*of), format_count(*differ))
                 }
                 Some(Likeness::Zero) => format!("{text}，如同为零"),
                 Some(Likeness::SignFlipped) => format!("{text}，如同符号相反"),
@@ -25,15 +25,18 @@ pub(super) fn fact(seen: &Fact) -> String {
             let apart = apart.iter().map(|(name, one, other)| format!("{name} {one}（标杆 {other}）"));
             format!("按统计值：{}", apart.collect::<Vec<String>>().join("，"))
         }
-        Fact::ElementsDiffer { differ, of, .. } => format!("{of} 个元素中有 {differ} 个不同"),
+        Fact::ElementsDiffer { differ, of, .. } => {
+            format!("{} 个元素中有 {} 个不同", format_count(*of), format_count(*differ))
+        }
         Fact::NonFinite { elements, counts: [target, golden] } => format!(
-            "{elements} 个元素只在一侧为 NaN 或无穷大：目标 {}，标杆 {}",
+            "{} 个元素只在一侧为 NaN 或无穷大：目标 {}，标杆 {}",
+            format_count(*elements),
             non_finite(*target),
             non_finite(*golden)
         ),
         Fact::NonFiniteStatistics(side) => format!("只有{}的统计值为 NaN 或无穷大", side_word(*side)),
         Fact::BothNan { elements: 0 } => "两侧的统计值均为 NaN，无法比较".to_owned(),
-        Fact::BothNan { elements } => format!("{elements} 个元素在两侧均为 NaN；其余一致"),
+        Fact::BothNan { elements } => format!("{} 个元素在两侧均为 NaN；其余一致", format_count(*elements)),
         Fact::DigestsDiffer => "摘要不同".to_owned(),
         Fact::OnlyDigestsDiffer => "摘要不同，统计值相同：请保存张量".to_owned(),
         Fact::NothingInCommon => "两侧没有共同的元素或统计值".to_owned(),
@@ -59,11 +62,12 @@ pub(super) fn fact(seen: &Fact) -> String {
 }
 
 fn non_finite(count: NonFiniteCount) -> String {
+    let (nan, infinite) = (format_count(count.nan), format_count(count.infinite));
     match (count.nan, count.infinite) {
         (0, 0) => "没有".to_owned(),
-        (nan, 0) => format!("{nan} 个 NaN"),
-        (0, infinite) => format!("{infinite} 个无穷大"),
-        (nan, infinite) => format!("{nan} 个 NaN 和 {infinite} 个无穷大"),
+        (_, 0) => format!("{nan} 个 NaN"),
+        (0, _) => format!("{infinite} 个无穷大"),
+        (_, _) => format!("{nan} 个 NaN 和 {infinite} 个无穷大"),
     }
 }
 

@@ -44,6 +44,14 @@ impl Words for Chinese {
         said(statement)
     }
 
+    fn headline(&self, statement: &Statement) -> String {
+        match statement {
+            Statement::RunsAgree => "两次运行一致。".to_owned(),
+            Statement::ForwardPassesAgree => "两次运行在前向传播中一致。".to_owned(),
+            statement => said(statement),
+        }
+    }
+
     fn verdict(&self, agreement: &Agreement) -> String {
         let answer = match agreement.answer() {
             Answer::Agree => "AGREE（一致）",

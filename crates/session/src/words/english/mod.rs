@@ -41,6 +41,14 @@ impl Words for English {
         capital(statement, said(statement))
     }
 
+    fn headline(&self, statement: &Statement) -> String {
+        match statement {
+            Statement::RunsAgree => "The two runs agree.".to_owned(),
+            Statement::ForwardPassesAgree => "The two runs agree in the forward pass.".to_owned(),
+            statement => self.statement(statement),
+        }
+    }
+
     fn verdict(&self, agreement: &Agreement) -> String {
         format!("{}: {agreement}", agreement.answer().shouted())
     }
