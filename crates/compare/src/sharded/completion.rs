@@ -9,7 +9,7 @@ use super::decide::{Content, decide};
 use super::members::{Member, error};
 use super::ranks::Ranks;
 use super::rule::Rule;
-use super::survey::{SurveyedCall, tensor};
+use super::survey::{SurveyedCall, SurveyedEntry, tensor};
 use super::transport::Transports;
 
 /// How far a completed result may be from the golden's.
@@ -58,7 +58,13 @@ impl Completions {
         for (number, call, partner) in paired.filter_map(|(number, call)| Some((number, call, call.partner?)))
         {
             let Ok(theirs) = golden.entries(partner as usize) else { continue };
-            for entry in call.entries.iter().filter(|entry| !entry.is_output && entry.is_paired) {
+            let is_cut_parameter = |entry: &SurveyedEntry| {
+                let is_cut = entry.rule.as_ref().is_some_and(Rule::is_sharded);
+                is_cut && entry.golden_source.as_ref().is_some_and(|source| source.starts_with("parameter"))
+            };
+            let is_cut = call.operation == "embedding" && call.entries.iter().any(is_cut_parameter);
+            let inputs = call.entries.iter().filter(|entry| is_cut && !entry.is_output && entry.is_paired);
+            for entry in inputs {
                 let golden_entry = theirs.iter().find(|one| Some(&one.name) == entry.golden.as_ref());
                 let made = golden_entry.and_then(|golden_entry| {
                     ranks.indices_before((golden, golden_entry), calls, &numbers, (number, &entry.name))
