@@ -71,8 +71,8 @@ pub use run::{
     compare_ranks_knowing,
 };
 pub use sharded::{
-    BadParallel, Parallel, ParameterFault, ParameterFaultKind, ParameterSlice, RankGroup, RankGroups,
-    ShardFault, StagePlace, compare_groups, group_ranks,
+    BadParallel, Layout, Parallel, ParameterFault, ParameterFaultKind, ParameterSlice, RankGroup, RankGroups,
+    ShardFault, StagePlace, compare_group, compare_groups, group_ranks,
 };
 pub use stack::CodeLines;
 pub use style::{Conclusions, Judged, Known, Partnerless, Plan, Row, Settle, Side, Style, Verdict};

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use ulpscope_compare::{
-    Outputs, PairOptions, Progress, Prover, RankGroup, RankPair, RankResult, Style, compare_dumps,
-    compare_groups,
+    Outputs, Progress, Prover, RankGroup, RankPair, RankResult, Style, compare_dumps, compare_groups,
 };
 use ulpscope_dump::{Dump, Error, Select};
 
@@ -34,10 +33,10 @@ pub trait Engine {
     /// The option that keeps ranks from being merged; `None` if they can be.
     fn unfit_to_merge(&self) -> Option<&'static str>;
 
-    /// Merges the ranks of each group, and compares them with their golden.
+    /// Merges the ranks of each group, and compares them with their golden; the results are in the order of the groups.
     fn answer_merged(
         &self,
-        options: &PairOptions,
+        request: &Request,
         groups: &[RankGroup<'_>],
     ) -> Result<Vec<RankResult<Self::Sink>>, Error>;
 }
@@ -69,9 +68,9 @@ impl<O: Outputs> Engine for Threads<'_, O> {
 
     fn answer_merged(
         &self,
-        options: &PairOptions,
+        request: &Request,
         groups: &[RankGroup<'_>],
     ) -> Result<Vec<RankResult<O::Sink>>, Error> {
-        Ok(compare_groups(options, groups, self.outputs, self.progress))
+        Ok(compare_groups(&request.pairing()?, groups, self.outputs, self.progress))
     }
 }

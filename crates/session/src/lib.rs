@@ -136,10 +136,11 @@ pub fn execute<E: Engine>(request: Request, engine: &E) -> Result<Compared<E::Si
     let ranks = match groups(&request, &target, &golden, engine.unfit_to_merge())? {
         Some(groups) => {
             pairs.lone = groups.lone;
-            engine.answer_merged(&request.pairing()?, &groups.groups)?
+            engine.answer_merged(&request, &groups.groups)?
         }
         None => {
             unmeasured = noise.as_ref().map(|noise| pairs.with_noise(noise, &golden)).unwrap_or_default();
+            unmeasured.extend(shared_work(&request, &target, &golden).filter(|_| pairs.pairs.is_empty()));
             engine.answer(&Work { request: &request, style: style.as_ref(), pairs: &pairs.pairs })?
         }
     };
@@ -180,6 +181,18 @@ pub fn execute<E: Engine>(request: Request, engine: &E) -> Result<Compared<E::Si
         problems,
         notes: [target.notes, golden.notes, unmeasured].concat(),
         seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+/// What to do where several ranks and one were given.
+fn shared_work(request: &Request, target: &Dump, golden: &Dump) -> Option<String> {
+    let ranks = target.steps.iter().map(|step| step.ranks.len()).min().filter(|&ranks| ranks > 1)?;
+    let is_one = golden.steps.iter().all(|step| step.ranks.len() == 1) && !golden.steps.is_empty();
+    (is_one && request.style == StyleName::Native && request.noise.is_none()).then(|| {
+        format!(
+            "the target has {ranks} ranks and the golden one: if they share its work, say how, as in --parallel dp={ranks} or \
+             --parallel tp={ranks}"
+        )
     })
 }
 

@@ -317,3 +317,46 @@ fn nodes_with_ranks_of_their_own_make_one_dump() {
     assert!(asked.asked.lock().unwrap().iter().all(|node| node == "a"));
     assert_eq!(asked.answered.lock().unwrap().len(), 4);
 }
+
+#[test]
+fn ranks_that_are_merged_are_one_unit() {
+    let folder = TempDir::new().unwrap();
+    let (target, golden) = (folder.path().join("target"), folder.path().join("golden"));
+    for step in 0..2 {
+        write_rank(&golden.join(format!("step{step}/rank0")), step, None);
+        for rank in 0..2 {
+            let fault = (step == 1 && rank == 1).then_some((2, 1.5));
+            write_rank(&target.join(format!("step{step}/rank{rank}")), step, fault);
+        }
+    }
+    let request = Request { parallel: Some("dp=2".parse().unwrap()), ..request(&target, &golden) };
+    let here = here(&request, &folder.path().join("here"));
+    assert!(here.summary.contains("should be the same on all ranks"), "{}", here.summary);
+    let dispatcher = InOtherOrder::default();
+    let there = elsewhere(&request, &folder.path().join("there"), &dispatcher, Located::Shared, false);
+    assert_eq!(*dispatcher.answered.lock().unwrap(), ["step1_2_ranks", "step0_2_ranks"]);
+    assert_eq!(there, here);
+
+    // A node that has all of them answers; without one, that is said.
+    let together = InOtherOrder { nodes: vec![("a", "01"), ("b", "1")], ..InOtherOrder::default() };
+    assert_eq!(elsewhere(&request, &folder.path().join("a"), &together, Located::Ask, false), here);
+    let apart = InOtherOrder { nodes: vec![("a", "0"), ("b", "1")], ..InOtherOrder::default() };
+    let lost = elsewhere(&request, &folder.path().join("apart"), &apart, Located::Ask, false);
+    assert_eq!(lost.exit_code, 2);
+    assert!(lost.files["result.json"].contains("ranks that are merged must be on one node"));
+    assert!(apart.answered.lock().unwrap().is_empty());
+}
+
+#[test]
+fn several_ranks_and_one_need_to_know_how_work_is_shared() {
+    let folder = TempDir::new().unwrap();
+    let (target, golden) = (folder.path().join("target"), folder.path().join("golden"));
+    write_rank(&golden.join("step0/rank"), 0, None);
+    (0..2).for_each(|rank| write_rank(&target.join(format!("step0/rank{rank}")), 0, None));
+    let outputs = FileOutputs::new(None, StyleName::Native, Vec::new());
+    let engine = Threads { outputs: &outputs, progress: &NoProgress, prover: None };
+    let compared = execute(request(&target, &golden), &engine).unwrap();
+    assert_eq!(compared.agreement.exit_code(), 2);
+    let notes = compared.notes.join("\n");
+    assert!(notes.contains("say how, as in --parallel dp=2 or --parallel tp=2"), "{notes}");
+}

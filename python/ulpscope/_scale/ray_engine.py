@@ -7,6 +7,7 @@ has to know which node lost which unit, to avoid that node and to name both in t
 from __future__ import annotations
 
 import os
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -33,6 +34,9 @@ _TASK_SECONDS = 1.0
 
 # Seconds between two looks at progress and signals.
 _TICK = 0.5
+
+# Seconds for the first answer of a cluster's address.
+_CONNECT_SECONDS = 10.0
 
 
 class RayEngine:
@@ -310,12 +314,30 @@ def _connect(ray: Any, address: str | None) -> None:
     if address == "local":
         ray.init(address="local", **local)
         return
+    named = address or os.environ.get("RAY_ADDRESS")
     try:
+        _expect_server(named)
         ray.init(address=address or "auto", **quiet)
     except ConnectionError as error:
-        if address is not None:
-            raise ConnectionError(f"no Ray cluster at {address}: {tasks.reason(error)}") from error
+        if named is not None:
+            hint = "`ray start --head` prints the address of a cluster"
+            raise ConnectionError(f"no Ray cluster at {named}: {tasks.reason(error)}; {hint}") from error
         ray.init(address="local", **local)
+
+
+def _expect_server(named: str | None) -> None:
+    """Fails where nothing listens: Ray would try the address for many minutes, without a word."""
+    if named is None or named == "auto":
+        # That of the cluster that was started last on this machine, and may be gone.
+        last = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+        named = last.read_text().strip() if last.is_file() else ""
+    host, _, port = named.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(f"nothing answers at {host}:{port} ({error})") from error
 
 
 def _mark(results: str | None) -> str | None:

@@ -1,4 +1,5 @@
 //! Results that the ranks complete in a later call: a bias that is added to the sum over ranks, which the golden's call adds.
+//! And indices that they make in earlier ones: those into a part of a vocabulary.
 
 use std::collections::HashMap;
 
@@ -8,11 +9,14 @@ use super::decide::{Content, decide};
 use super::members::{Member, error};
 use super::ranks::Ranks;
 use super::rule::Rule;
-use super::survey::{SurveyedCall, tensor};
+use super::survey::{SurveyedCall, SurveyedEntry, tensor};
 use super::transport::Transports;
 
 /// How far a completed result may be from the golden's.
 const COMPLETE: f64 = 1e-3;
+
+/// Calls that are followed back from indices.
+const MAX_STEPS: usize = 16;
 
 /// An entry of a call that is left out.
 #[derive(Clone, Debug)]
@@ -26,8 +30,8 @@ pub(super) struct Elsewhere {
 /// What calls show in the place of their own entries, or besides them.
 #[derive(Default)]
 pub(super) struct Completions {
-    /// By call and name of an output: where it is complete.
-    pub(super) outputs: HashMap<(usize, String), Elsewhere>,
+    /// By call and name of an entry: where an output is complete, and what indices were made from.
+    pub(super) instead: HashMap<(usize, String), Elsewhere>,
     /// By call: entries of the golden's that calls left out have, with the golden's role and path.
     pub(super) added: HashMap<usize, Vec<(Entry, Elsewhere)>>,
 }
@@ -54,6 +58,21 @@ impl Completions {
         for (number, call, partner) in paired.filter_map(|(number, call)| Some((number, call, call.partner?)))
         {
             let Ok(theirs) = golden.entries(partner as usize) else { continue };
+            let is_cut_parameter = |entry: &SurveyedEntry| {
+                let is_cut = entry.rule.as_ref().is_some_and(Rule::is_sharded);
+                is_cut && entry.golden_source.as_ref().is_some_and(|source| source.starts_with("parameter"))
+            };
+            let is_cut = call.operation == "embedding" && call.entries.iter().any(is_cut_parameter);
+            let inputs = call.entries.iter().filter(|entry| is_cut && !entry.is_output && entry.is_paired);
+            for entry in inputs {
+                let golden_entry = theirs.iter().find(|one| Some(&one.name) == entry.golden.as_ref());
+                let made = golden_entry.and_then(|golden_entry| {
+                    ranks.indices_before((golden, golden_entry), calls, &numbers, (number, &entry.name))
+                });
+                if let Some(made) = made {
+                    found.instead.insert((number, entry.name.clone()), made);
+                }
+            }
             for output in call.entries.iter().filter(|entry| entry.is_output && entry.is_paired) {
                 let Some(later) = consumers.get(&output.name) else { continue };
                 let golden_entry = theirs.iter().find(|entry| Some(&entry.name) == output.golden.as_ref());
@@ -79,7 +98,7 @@ impl Completions {
                 {
                     found.add_missing(ranks, (golden, &theirs), calls, (ours, later));
                 }
-                found.outputs.insert((number, output.name.clone()), complete);
+                found.instead.insert((number, output.name.clone()), complete);
             }
         }
         found
@@ -117,6 +136,43 @@ fn golden_call(entry: &Entry) -> String {
 }
 
 impl Ranks {
+    /// What the indices of a call were made from, if that is the golden's and they are not: the words, of which each rank knows
+    /// those of its part of the vocabulary.
+    fn indices_before(
+        &self,
+        golden: (&Rank, &Entry),
+        calls: &[SurveyedCall],
+        numbers: &HashMap<&str, usize>,
+        (call, name): (usize, &str),
+    ) -> Option<Elsewhere> {
+        let is_index = tensor(golden.1)?.dtype().is_some_and(|dtype| dtype.is_integer());
+        let is_same = |call: usize, name: &str| {
+            let (rule, error) = self.fit(call, &calls[call], name, golden)?;
+            (error == 0.0).then(|| Elsewhere { call, entry: name.to_owned(), rule })
+        };
+        if !is_index || is_same(call, name).is_some() {
+            return None;
+        }
+        let entry = calls[call].entries.iter().find(|entry| entry.name == name)?;
+        let mut open: Vec<&str> = entry.source.as_deref().into_iter().collect();
+        for _ in 0..MAX_STEPS {
+            let producer = open.pop()?.split_once(".output.")?.0;
+            let before = *numbers.get(producer)?;
+            if calls[before].partner.is_some() || calls[before].is_collective() {
+                continue;
+            }
+            let inputs = || calls[before].entries.iter().filter(|entry| !entry.is_output);
+            if let Some(found) = inputs().find_map(|entry| is_same(before, &entry.name)) {
+                return Some(found);
+            }
+            // What is computed comes before what it is computed with.
+            open.extend(
+                inputs().filter_map(|entry| entry.source.as_deref()).collect::<Vec<_>>().iter().rev(),
+            );
+        }
+        None
+    }
+
     /// How an entry is merged to be the golden's, and how far it is from that.
     fn fit(
         &self,

@@ -5,6 +5,8 @@ use ulpscope_dump::MeshPlacement;
 use super::members::{Member, error, is_replica};
 use super::parallel::Grid;
 use super::rule::{Placed, Rule};
+use crate::native::rounding::unit_roundoff;
+use ulpscope_tensor::DType;
 
 /// How near the golden's a tensor must be to be taken for it, or a sum of ranks for a sum. What is left is judged like every
 /// difference.
@@ -67,6 +69,8 @@ fn rule(
 ) -> Option<Rule> {
     let shapes: Vec<Vec<usize>> = members.iter().map(Member::shape).collect::<Option<_>>()?;
     let golden_shape = golden.as_ref().and_then(Member::shape);
+    // Indices and masks are no parts of sums: those of a vocabulary that is cut differ from rank to rank.
+    let is_number = members[0].tensor.dtype().is_none_or(is_inexact);
     let options = |axis: usize| -> Vec<Placed> {
         if let Some((placed, _)) = recorded[axis] {
             return vec![placed];
@@ -79,11 +83,16 @@ fn rule(
         if is_equal[axis] || content == Content::Parameter {
             options.push(Placed::Same);
         }
+        // A norm of tensors that are cut, before ranks sum its squares.
+        if golden_shape.is_some() && !is_equal[axis] && content == Content::Value && is_one(&shapes[0]) {
+            options.push(Placed::Norm);
+        }
         if golden_shape.is_some() {
             options.extend((0..shapes[0].len().min(u8::MAX.into())).map(|dim| Placed::Shard(dim as u8)));
             // Each part of a batch may have an equal share of the loss.
             let is_share = content == Content::Gradient && is_one(&shapes[0]);
-            if (!is_equal[axis] || is_share) && content != Content::Parameter {
+            let is_partial = !is_equal[axis] && (is_number || is_one(&shapes[0]));
+            if (is_partial || is_share) && content != Content::Parameter {
                 options.push(Placed::Sum);
             }
         }
@@ -101,6 +110,9 @@ fn rule(
     let mut rules = Vec::new();
     for placed in ways {
         let rule = Rule { placed, scale: 1.0, only: None };
+        if rule.is_sum() && rule.is_norm() {
+            continue;
+        }
         let Some((whole, _)) = rule.slices(grid, &shapes) else { continue };
         if golden_shape.as_ref().is_none_or(|golden| *golden == whole) {
             rules.extend(scaled(rule, grid, (content, is_one(&whole)), recorded));
@@ -113,7 +125,7 @@ fn rule(
     // Shapes alone tell.
     let is_plain = |rule: &Rule| {
         let mut placed = rule.placed.iter().zip(recorded);
-        placed.all(|(placed, known)| known.is_some() || *placed != Placed::Sum)
+        placed.all(|(placed, known)| known.is_some() || !matches!(placed, Placed::Sum | Placed::Norm))
     };
     let has_shape = golden_shape.as_ref() == shapes.first();
     if let [rule] = &rules[..]
@@ -155,6 +167,10 @@ fn rule(
     }
 }
 
+fn is_inexact(dtype: DType) -> bool {
+    unit_roundoff(dtype) > 0.0
+}
+
 fn is_one(shape: &[usize]) -> bool {
     shape.iter().product::<usize>() == 1
 }
@@ -172,10 +188,10 @@ fn scaled(
         let part = 1.0 / grid.sizes[axis] as f64;
         match (placed, recorded[axis]) {
             (_, Some((_, true))) => scales.iter_mut().for_each(|scale| *scale *= part),
-            (_, Some(_)) | (Placed::Same, None) => {}
-            (Placed::Shard(_), None) if !is_gradient => {}
+            (_, Some(_)) | (Placed::Same | Placed::Norm, None) => {}
+            (Placed::Shard(_) | Placed::Inner(_), None) if !is_gradient => {}
             (Placed::Sum, None) if !is_gradient && !is_one => {}
-            (Placed::Shard(_) | Placed::Sum, None) => {
+            (Placed::Shard(_) | Placed::Inner(_) | Placed::Sum, None) => {
                 scales.extend(scales.clone().into_iter().map(|scale| scale * part));
             }
         }
@@ -196,8 +212,11 @@ fn differing(
         .map(|place| error(&Rule::only(grid, place), grid, members, golden).unwrap_or(f64::INFINITY))
         .collect();
     let is_any_right = errors.iter().any(|&error| error <= FITS);
-    if is_open && !is_any_right {
-        return rules.iter().find(|rule| rule.is_sum() && rule.scale == 1.0).cloned();
+    if is_open
+        && !is_any_right
+        && let Some(sum) = rules.iter().find(|rule| rule.is_sum() && rule.scale == 1.0)
+    {
+        return Some(sum.clone());
     }
     let worst =
         (0..grid.len()).max_by(|&one, &other| errors[one].total_cmp(&errors[other]).then(other.cmp(&one)))?;
@@ -239,7 +258,8 @@ fn axis_of(grid: &Grid, mesh: &MeshPlacement, dim: usize) -> Option<usize> {
     })
 }
 
-/// A placement as torch writes it, and whether it is a mean: `R`, `S(1)`, `P(avg)`, or the longer forms.
+/// A placement as torch writes it, and whether it is a mean: `R`, `S(1)`, `P(avg)`, or the longer forms. `_S(1, 2)` is a slice
+/// of slices: the second number says how many ranks cut the dimension before.
 fn placement(text: &str) -> Option<(Placed, bool)> {
     let inside = |text: &str| {
         let (_, rest) = text.split_once('(')?;
@@ -248,6 +268,17 @@ fn placement(text: &str) -> Option<(Placed, bool)> {
     match text.split('(').next()? {
         "R" | "Replicate" => Some((Placed::Same, false)),
         "S" | "Shard" => Some((Placed::Shard(inside(text)?.parse().ok()?), false)),
+        "_S" | "_StridedShard" => {
+            let inside = inside(text)?;
+            let dim = inside.split(',').next()?.trim();
+            Some((Placed::Inner(dim.parse().ok()?), false))
+        }
+        // The other norms have no squares.
+        "_NormP" | "_NormPartial" => {
+            let norm = inside(text)?;
+            let norm: f64 = norm.trim_start_matches("norm_type=").parse().ok()?;
+            (norm == 2.0).then_some((Placed::Norm, false))
+        }
         "P" | "Partial" => match inside(text).as_deref() {
             None | Some("sum") => Some((Placed::Sum, false)),
             Some("avg") => Some((Placed::Sum, true)),
@@ -271,7 +302,10 @@ mod tests {
         assert_eq!(placement("Partial(sum)"), Some((Placed::Sum, false)));
         assert_eq!(placement("P(avg)"), Some((Placed::Sum, true)));
         assert_eq!(placement("P(max)"), None);
-        assert_eq!(placement("_S(0, 2)"), None);
+        assert_eq!(placement("_S(0, 2)"), Some((Placed::Inner(0), false)));
+        assert_eq!(placement("_StridedShard(dim=1, sf=2)"), Some((Placed::Inner(1), false)));
+        assert_eq!(placement("_NormP(2.0)"), Some((Placed::Norm, false)));
+        assert_eq!(placement("_NormP(inf)"), None);
     }
 
     #[test]

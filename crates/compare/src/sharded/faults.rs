@@ -26,6 +26,30 @@ pub(super) struct Found {
     pub(super) is_certain: bool,
 }
 
+impl Found {
+    /// A parameter that is gathered for a call has no name there; its name shows in a later one. The first call that gets it
+    /// shows the fault.
+    fn move_to_first_use(
+        &mut self,
+        outcome: &RankOutcome,
+        calls: &[SurveyedCall],
+        place: impl Fn(&str) -> usize,
+    ) {
+        let ShardFault::Parameter(fault) = &mut self.fault else { return };
+        let first = outcome.divergences.iter().find(|known| {
+            let call = calls.iter().find(|call| call.name == known.call);
+            let entry =
+                call.and_then(|call| call.entries.iter().find(|entry| entry.name == known.finding.entry));
+            let source = entry.and_then(|entry| entry.golden_source.as_deref()?.strip_prefix("parameter:"));
+            known.finding.cause == FindingCause::Origin && source == Some(&fault.parameter)
+        });
+        if let Some(first) = first.filter(|first| place(&first.call) < place(&self.call)) {
+            self.call.clone_from(&first.call);
+            fault.entry.clone_from(&first.finding.entry);
+        }
+    }
+}
+
 /// Everything that stands out on some ranks: in order of execution, each parameter once.
 pub(super) fn find(ranks: &Ranks, calls: &[SurveyedCall], transports: &Transports) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
@@ -150,7 +174,10 @@ pub(super) fn explain(
     let place = |name: &str| numbers.get(name).copied().unwrap_or(usize::MAX);
     let is_clean =
         outcome.divergences.is_empty() && outcome.unexplained.is_none() && outcome.counts.failed == 0;
-    let certain: Vec<Found> = found.into_iter().filter(|one| one.is_certain || !is_clean).collect();
+    let mut certain: Vec<Found> = found.into_iter().filter(|one| one.is_certain || !is_clean).collect();
+    for one in &mut certain {
+        one.move_to_first_use(outcome, calls, place);
+    }
     // What differs from the call on that made a part of a sum follows from the sum that was not made.
     let beginning = |one: &Found| match &one.fault {
         ShardFault::Unreduced { partial, .. } => {

@@ -120,6 +120,10 @@ pub(super) fn merged_statistics(rule: &Rule, grid: &Grid, members: &[Member<'_>]
         let value = all(0).map(|values| scaled(values.into_iter().sum()));
         return [value, value, value, value];
     }
+    if rule.is_norm() {
+        let norm = all(0).map(|values| values.iter().map(|value| value * value).sum::<f64>().sqrt());
+        return if counts.iter().all(|&count| count == 1.0) { [norm; 4] } else { [None; 4] };
+    }
     let folded = |at: usize, fold: fn(f64, f64) -> f64| all(at)?.into_iter().reduce(nan_or(fold)).map(scaled);
     let total: f64 = counts.iter().sum();
     let mean =

@@ -32,7 +32,7 @@ impl RankView for Merged {
         let surveyed = &self.calls[call].entries;
         let of_ranks = surveyed.iter().any(needs_merging).then(|| self.ranks.entries(call)).flatten();
         for (entry, surveyed) in entries.iter_mut().zip(surveyed) {
-            if let Some(complete) = self.completions.outputs.get(&(call, entry.name.clone())) {
+            if let Some(complete) = self.completions.instead.get(&(call, entry.name.clone())) {
                 entry.content = self.elsewhere(complete).unwrap_or(Content::None);
                 continue;
             }

@@ -43,8 +43,8 @@ use crate::style::Known;
 use completion::Completions;
 use faults::LineFinder;
 use merged::Merged;
-pub use parallel::{BadParallel, Parallel};
-use parallel::{Grid, Layout};
+use parallel::Grid;
+pub use parallel::{BadParallel, Layout, Parallel};
 pub use parameters::{ParameterFault, ParameterFaultKind, ParameterSlice, StagePlace};
 use ranks::{Ranks, Stages};
 pub use shard_fault::ShardFault;
@@ -54,9 +54,19 @@ use transport::Transports;
 /// The ranks of a step that are merged, and the rank of the golden that they are compared with.
 #[derive(Debug)]
 pub struct RankGroup<'a> {
-    pair: RankPair<'a>,
-    targets: Vec<&'a RankPlace>,
-    layout: Layout,
+    /// The first rank, with the golden's.
+    pub pair: RankPair<'a>,
+    /// All ranks.
+    pub targets: Vec<&'a RankPlace>,
+    /// How they share the work.
+    pub layout: Layout,
+}
+
+impl RankGroup<'_> {
+    /// The group with its result, which is named by the number of ranks.
+    pub fn answered<S>(&self, result: Result<(RankOutcome, S), CompareError>) -> RankResult<S> {
+        RankResult { target: format!("{} ranks", self.targets.len()), ..self.pair.answered(result) }
+    }
 }
 
 /// The groups of ranks, and the unpaired steps as text.
@@ -140,21 +150,18 @@ fn recorded_grid(step: &Step) -> Option<Grid> {
     (0..rank.calls().len()).into_par_iter().find_map_first(|call| is_whole(&call))
 }
 
-/// Compares each group with its golden, in order. The results are named by the first rank and the number of ranks.
+/// Compares each group with its golden, in order.
 pub fn compare_groups<O: Outputs>(
     options: &PairOptions,
     groups: &[RankGroup<'_>],
     outputs: &O,
     progress: &dyn Progress,
 ) -> Vec<RankResult<O::Sink>> {
-    let compare = |group: &RankGroup<'_>| {
-        let result = compare_group(options, group, outputs, progress);
-        RankResult { target: format!("{} ranks", group.targets.len()), ..group.pair.answered(result) }
-    };
-    groups.iter().map(compare).collect()
+    groups.iter().map(|group| group.answered(compare_group(options, group, outputs, progress))).collect()
 }
 
-fn compare_group<O: Outputs>(
+/// Merges the ranks of a group, and compares them with their golden.
+pub fn compare_group<O: Outputs>(
     options: &PairOptions,
     group: &RankGroup<'_>,
     outputs: &O,

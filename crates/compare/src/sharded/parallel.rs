@@ -126,8 +126,8 @@ impl Parallel {
 }
 
 /// The ranks of a run, of which those along one axis may be the stages of a pipeline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
     /// All ranks.
     pub(crate) grid: Grid,
     /// The axis of stages.
@@ -168,7 +168,7 @@ impl Layout {
 }
 
 /// Ranks along axes. Axes are outermost first: the last rank number changes fastest along the last axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grid {
     /// The sizes of the axes, each at least 2.
     pub(crate) sizes: Vec<usize>,

@@ -21,8 +21,13 @@ pub(crate) enum Placed {
     Same,
     /// Each has a slice along a dimension.
     Shard(u8),
+    /// Each has a slice of what the ranks along the axes inside this one have slices of: data parallelism that cuts parameters
+    /// which tensor parallelism has cut.
+    Inner(u8),
     /// The tensor is the sum of theirs.
     Sum,
+    /// A norm of all elements, of which each has the norm of its own.
+    Norm,
 }
 
 /// How the tensors of all ranks make one.
@@ -55,7 +60,11 @@ impl Rule {
     }
 
     pub(crate) fn is_sharded(&self) -> bool {
-        self.placed.iter().any(|placed| matches!(placed, Placed::Shard(_)))
+        self.placed.iter().any(|placed| matches!(placed, Placed::Shard(_) | Placed::Inner(_)))
+    }
+
+    pub(crate) fn is_norm(&self) -> bool {
+        self.placed.contains(&Placed::Norm)
     }
 
     /// The places whose tensors count.
@@ -81,9 +90,11 @@ impl Rule {
         let mut slices = vec![Slice::with_capacity(dims); grid.len()];
         for dim in 0..dims {
             let key = |place: usize| -> Vec<usize> {
-                let axes = self.placed.iter().enumerate();
-                let axes = axes.filter(|(_, placed)| **placed == Placed::Shard(dim as u8));
-                axes.map(|(axis, _)| grid.coordinate(place, axis)).collect()
+                let along = |wanted: Placed| {
+                    let axes = self.placed.iter().enumerate().filter(move |(_, placed)| **placed == wanted);
+                    axes.map(|(axis, _)| grid.coordinate(place, axis))
+                };
+                along(Placed::Shard(dim as u8)).chain(along(Placed::Inner(dim as u8))).collect()
             };
             let mut sizes: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
             for (place, shape) in shapes.iter().enumerate() {
@@ -131,7 +142,7 @@ impl Rule {
             }));
         }
         let dtype = tensors[places[0]].dtype();
-        let is_copied = !self.is_sum() && self.scale == 1.0;
+        let is_copied = !self.is_sum() && !self.is_norm() && self.scale == 1.0;
         let same_dtype = places.iter().all(|&place| tensors[place].dtype() == dtype);
         let made = if is_copied && same_dtype {
             let mut bytes = vec![0; count * dtype.size()];
@@ -143,8 +154,14 @@ impl Rule {
         } else {
             let mut sum = vec![0.0; count];
             for &place in &places {
-                let values = decoded(&tensors[place].view());
+                let mut values = decoded(&tensors[place].view());
+                if self.is_norm() {
+                    values.iter_mut().for_each(|value| *value *= *value);
+                }
                 add(&values, &slices[place], &whole, &mut sum);
+            }
+            if self.is_norm() {
+                sum.iter_mut().for_each(|value| *value = value.sqrt());
             }
             let (dtype, bytes) = encoded(dtype, sum.into_iter().map(|value| value * self.scale));
             Tensor::contiguous(dtype, whole, Bytes::from(bytes))
@@ -244,6 +261,22 @@ mod tests {
         let rule = Rule { placed: vec![Placed::Shard(0), Placed::Shard(0)], ..Rule::same(&grid) };
         let parts: Vec<Tensor> = (0..4u8).map(|place| tensor(&[1], &[f32::from(place)])).collect();
         assert_eq!(values(&rule.assemble(&grid, &parts).expect("they fit")), [0.0, 1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn what_was_cut_inside_is_cut_again_outside() {
+        let grid = grid(&[2, 2]);
+        let rule = Rule { placed: vec![Placed::Inner(0), Placed::Shard(0)], ..Rule::same(&grid) };
+        // Place 1 is the second along the inner axis, and has the second half's first half.
+        let parts: Vec<Tensor> = [0.0, 2.0, 1.0, 3.0].map(|value| tensor(&[1], &[value])).to_vec();
+        assert_eq!(values(&rule.assemble(&grid, &parts).expect("they fit")), [0.0, 1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn norms_of_parts_make_that_of_the_whole() {
+        let rule = Rule { placed: vec![Placed::Norm], ..Rule::same(&grid(&[2])) };
+        let whole = rule.assemble(&grid(&[2]), &[tensor(&[], &[3.0]), tensor(&[], &[4.0])]);
+        assert_eq!(values(&whole.expect("they fit")), [5.0]);
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use ulpscope_compare::{CompareError, NoProgress, Outputs, RankPair, Row, Sink, compare_opened, pack_row};
+use ulpscope_compare::{
+    CompareError, Layout, NoProgress, OpenedPair, Outputs, RankGroup, RankPair, Row, Sink, compare_group,
+    compare_opened, pack_row,
+};
 use ulpscope_dump::moved::MoveError;
 use ulpscope_dump::{Inputs, RankPlace};
 use ulpscope_formats::Watch;
@@ -70,15 +73,44 @@ impl Unit {
     }
 }
 
+/// The ranks that are merged for the comparison with the golden's.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MergedRanks {
+    targets: Vec<RankPlace>,
+    layout: Layout,
+}
+
+impl MergedRanks {
+    pub(crate) fn of(group: &RankGroup<'_>) -> MergedRanks {
+        MergedRanks {
+            targets: group.targets.iter().map(|&place| place.clone()).collect(),
+            layout: group.layout.clone(),
+        }
+    }
+}
+
 /// A pair to compare.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CompareWork {
     pub(crate) request: Request,
     pub(crate) unit: Unit,
+    /// If the target of the pair is the first of several ranks.
+    pub(crate) merged: Option<MergedRanks>,
     pub(crate) rows: RowTargets,
 }
 
 impl CompareWork {
+    /// The name of the unit.
+    pub(crate) fn key(&self) -> String {
+        match &self.merged {
+            None => self.unit.key(),
+            Some(merged) => {
+                let step = step_word(self.unit.step, self.unit.is_after_last);
+                format!("{step}_{}_ranks", merged.targets.len())
+            }
+        }
+    }
+
     /// Compares it. Sheets go to `folder` if there is one, else to the folder of the results. Fails only if files of a
     /// different node could not be had: a pair that cannot be compared is an answer.
     pub(crate) fn answer(
@@ -99,24 +131,32 @@ impl CompareWork {
             self.rows.folder.as_ref().map(|named| folder.clone().unwrap_or_else(|| named.clone()));
         let sheets =
             FileOutputs::named(own_folder, self.request.style, formats.collect(), &self.rows.timestamp);
+        let pair = self.unit.pair();
         let mut gathered = Gathered::default();
-        let opened = match gathered.open(&self.unit.pair(), place) {
-            Ok(opened) => Ok(opened),
-            Err(MoveError::Dump(error)) => Err(error.into()),
-            Err(MoveError::NotMoved(why)) => return Err(why),
+        let ranks = match &self.merged {
+            Some(merged) => Ranks::Merged(merged),
+            None => match gathered.open(&pair, place) {
+                Ok(opened) => Ranks::Pair(Box::new(Ok(opened))),
+                Err(MoveError::Dump(error)) => Ranks::Pair(Box::new(Err(error.into()))),
+                Err(MoveError::NotMoved(why)) => return Err(why),
+            },
         };
         let outputs = UnitOutputs { sheets, all_rows: self.rows.all_rows, gathered: &gathered };
-        let mut answer: UnitAnswer<ComparedUnit> = UnitAnswer::of(self.unit.key(), inputs);
+        let mut answer: UnitAnswer<ComparedUnit> = UnitAnswer::of(self.key(), inputs);
         let mut rows = Vec::new();
         let mut written = Vec::new();
-        let style = self.request.style().map_err(CompareError::from);
-        let result =
-            style.and_then(|style| opened.map(|opened| (style, opened))).and_then(|(style, opened)| {
-                let pair = self.unit.pair();
-                let compared = compare_opened(style.as_ref(), &pair, opened, &outputs, &NoProgress, None);
-                watch.check()?;
-                compared
-            });
+        let compared = match ranks {
+            Ranks::Pair(opened) => self.request.style().map_err(CompareError::from).and_then(|style| {
+                compare_opened(style.as_ref(), &pair, (*opened)?, &outputs, &NoProgress, None)
+            }),
+            Ranks::Merged(merged) => {
+                let targets = merged.targets.iter().collect();
+                let group = RankGroup { pair: pair.clone(), targets, layout: merged.layout.clone() };
+                let pairing = self.request.pairing().map_err(CompareError::from);
+                pairing.and_then(|pairing| compare_group(&pairing, &group, &outputs, &NoProgress))
+            }
+        };
+        let result = watch.check().map_err(CompareError::from).and(compared);
         match result {
             Err(error) => answer.error = Some(error.to_string()),
             Ok((mut outcome, mut sink)) => {
@@ -144,6 +184,14 @@ impl CompareWork {
         let answer = gathered.translated(&answer).map_err(|error| error.to_string())?;
         Ok(Answered { answer, rows, files: written })
     }
+}
+
+/// What is compared.
+enum Ranks<'a> {
+    /// Two ranks.
+    Pair(Box<Result<OpenedPair, CompareError>>),
+    /// Several, with that of the golden.
+    Merged(&'a MergedRanks),
 }
 
 /// Sheets, and every row if the answer has them all.

@@ -5,12 +5,12 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use ulpscope_compare::{CompareError, PairOptions, RankGroup, RankOutcome, RankResult, Row};
+use ulpscope_compare::{CompareError, RankGroup, RankOutcome, RankPair, RankResult, Row};
 use ulpscope_dump::{Dump, Error, RankPlace, Select};
 use ulpscope_report::SheetFormat;
 
 use super::answer::{ComparedUnit, UnitAnswer, rows};
-use super::compare_work::{CompareWork, Unit};
+use super::compare_work::{CompareWork, MergedRanks, Unit};
 use super::dispatcher::Dispatcher;
 use super::job::{RowTargets, UnitWork};
 use super::node_dumps::{DumpNodes, NodeDumps, engine_error};
@@ -102,18 +102,60 @@ impl<'a, S: AnsweredSink> Elsewhere<'a, S> {
         &self.rows.timestamp
     }
 
-    fn queued(&self, work: &Work<'_>, store: &UnitStore) -> Vec<QueuedUnit> {
-        let units = work.pairs.iter().map(|pair| {
-            let unit = Unit::of(pair);
-            let label = unit.key();
-            let sides =
-                [("target", Some(pair.target)), ("golden", Some(pair.golden)), ("noise dump", pair.noise)];
-            let sides: Vec<(&'static str, &RankPlace)> =
-                sides.into_iter().filter_map(|(name, place)| Some((name, place?))).collect();
-            let work = CompareWork { request: work.request.clone(), unit, rows: self.rows.clone() };
-            self.dumps.unit(label, UnitWork::Compare(Box::new(work)), &sides, store)
-        });
-        units.collect()
+    fn queued(&self, request: &Request, pair: &RankPair<'_>, store: &UnitStore) -> QueuedUnit {
+        let unit = Unit::of(pair);
+        let label = unit.key();
+        let sides =
+            [("target", Some(pair.target)), ("golden", Some(pair.golden)), ("noise dump", pair.noise)];
+        let sides: Vec<(&'static str, &RankPlace)> =
+            sides.into_iter().filter_map(|(name, place)| Some((name, place?))).collect();
+        let work = CompareWork { request: request.clone(), unit, merged: None, rows: self.rows.clone() };
+        self.dumps.unit(label, UnitWork::Compare(Box::new(work)), &sides, store)
+    }
+
+    /// A group of ranks is one unit, which a node answers that has all of them.
+    fn queued_merged(&self, request: &Request, group: &RankGroup<'_>, store: &UnitStore) -> QueuedUnit {
+        let unit = Unit::of(&group.pair);
+        let merged = Some(MergedRanks::of(group));
+        let work = CompareWork { request: request.clone(), unit, merged, rows: self.rows.clone() };
+        let label = work.key();
+        let targets = group.targets.iter().map(|place| ("target", *place));
+        let sides: Vec<(&'static str, &RankPlace)> = targets.chain([("golden", group.pair.golden)]).collect();
+        let mut queued = self.dumps.unit(label, UnitWork::Compare(Box::new(work)), &sides, store);
+        if let Some(Ok(nodes)) = &mut queued.nodes {
+            let has_all =
+                |node: &String| queued.holders.iter().flatten().all(|of_rank| of_rank.contains(node));
+            nodes.retain(has_all);
+            if nodes.is_empty() {
+                queued.nodes = Some(Err(ON_ONE_NODE.to_owned()));
+            }
+        }
+        queued
+    }
+
+    /// Has units answered: what became of each, in order.
+    fn answered(
+        &self,
+        queued: impl FnOnce(&UnitStore) -> Vec<QueuedUnit>,
+    ) -> Result<Vec<UnitResult<S>>, Error> {
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let store = store.ok_or_else(|| engine_error("a comparison runs once".to_owned()))?;
+        let units = queued(&store);
+        let count = units.len();
+        // What was answered until it ended is still a result.
+        let (queue, ended) = self.dumps.dispatch(units, store);
+        let results: Vec<UnitResult<S>> = (0..count)
+            .map(|number| {
+                result(queue.answer(number).map_err(|why| match &ended {
+                    Err(ended) => format!("{why}: {ended}"),
+                    Ok(()) => why,
+                }))
+            })
+            .collect();
+        match ended {
+            Err(why) if results.iter().all(Result::is_err) => Err(engine_error(why)),
+            _ => Ok(results),
+        }
     }
 }
 
@@ -125,48 +167,36 @@ impl<S: AnsweredSink> Engine for Elsewhere<'_, S> {
     }
 
     fn answer(&self, work: &Work<'_>) -> Result<Vec<RankResult<S>>, Error> {
-        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let store = store.ok_or_else(|| engine_error("a comparison runs once".to_owned()))?;
-        let units = self.queued(work, &store);
-        // What was answered until it ended is still a result.
-        let (queue, ended) = self.dumps.dispatch(units, store);
-        let results: Vec<RankResult<S>> = work
-            .pairs
-            .iter()
-            .enumerate()
-            .map(|(number, pair)| {
-                let answer = queue.answer(number).map_err(|why| match &ended {
-                    Err(ended) => format!("{why}: {ended}"),
-                    Ok(()) => why,
-                });
-                pair.answered(result(answer))
-            })
-            .collect();
-        match ended {
-            Err(why) if results.iter().all(|one| one.result.is_err()) => Err(engine_error(why)),
-            _ => Ok(results),
-        }
+        let results = self.answered(|store| {
+            work.pairs.iter().map(|pair| self.queued(work.request, pair, store)).collect()
+        })?;
+        Ok(work.pairs.iter().zip(results).map(|(pair, result)| pair.answered(result)).collect())
     }
 
     fn unfit_to_merge(&self) -> Option<&'static str> {
-        Some(NOT_MERGED)
+        None
     }
 
     fn answer_merged(
         &self,
-        _options: &PairOptions,
-        _groups: &[RankGroup<'_>],
+        request: &Request,
+        groups: &[RankGroup<'_>],
     ) -> Result<Vec<RankResult<S>>, Error> {
-        Err(engine_error(format!("ranks are merged in one process; leave out {NOT_MERGED}")))
+        let results = self.answered(|store| {
+            groups.iter().map(|group| self.queued_merged(request, group, store)).collect()
+        })?;
+        Ok(groups.iter().zip(results).map(|(group, result)| group.answered(result)).collect())
     }
 }
 
-/// A unit is a pair of ranks, and merged ranks are several.
-const NOT_MERGED: &str = "--engine ray";
+/// Tensors of merged ranks are read side by side, many of them several times.
+const ON_ONE_NODE: &str = "no node has all of its ranks and the golden: ranks that are merged must be on one node, or where every \
+                           node sees them";
 
-fn result<S: AnsweredSink>(
-    answer: Result<(UnitAnswer<ComparedUnit>, Vec<u8>), String>,
-) -> Result<(RankOutcome, S), CompareError> {
+/// What became of a unit.
+type UnitResult<S> = Result<(RankOutcome, S), CompareError>;
+
+fn result<S: AnsweredSink>(answer: Result<(UnitAnswer<ComparedUnit>, Vec<u8>), String>) -> UnitResult<S> {
     let (mut answer, packed) = answer.map_err(CompareError::Elsewhere)?;
     let columns = answer.found.as_mut().map(|found| std::mem::take(&mut found.columns)).unwrap_or_default();
     let (files, failures) = (std::mem::take(&mut answer.files), std::mem::take(&mut answer.failures));
