@@ -177,6 +177,12 @@ thresholds! {
         /// One in so many parameters, at most, has a gradient that is zero but for rounding: a layer has one bias of keys,
         /// among a dozen. Chosen: an optimizer that does something else does so with more than half of them.
         ZERO_GRADIENTS = 2.0;
+        /// Likewise of those that are apart by a small part of a step alone: a layer of twelve parameters has one such bias.
+        /// Chosen below that.
+        RARE = 8.0;
+        /// Two steps whose directions are opposite in a part of the elements are apart by such a part of their length at least: one
+        /// sign in 256. The bias of keys has one in three of those of all projections. Chosen.
+        OPEN_SIGNS = 8.0;
         /// The share of a difference of steps that different lengths of the two may explain: rounding changes directions, and
         /// a wrong rate the length. Chosen.
         LENGTHENED = 0.5;

@@ -18,6 +18,7 @@ use super::super::operation::Operation;
 use super::super::rounding::{ACCUMULATOR, unit_roundoff};
 use super::super::thresholds::evidence::TELLING;
 use super::super::updates::is_of_optimizer;
+use super::super::written::parameter_of;
 use super::final_values::FinalValues;
 use super::likeness::distance;
 
@@ -222,14 +223,9 @@ impl Program {
     }
 
     fn add_gradients(&mut self, base: &str, entries: &[Entry]) {
-        // `Module.layers.0.fc.Linear` has `layers.0.fc.weight`.
-        let module = base.split_once('.').map_or(base, |(_, path)| path);
-        let module = module.rsplit_once('.').map_or("", |(path, _)| path);
         for (entry, tensor) in tensors(entries, |role| role == Role::ParameterGrad) {
-            let name = entry.path.strip_suffix(".0").unwrap_or(&entry.path);
-            let name = if module.is_empty() { name.to_owned() } else { format!("{module}.{name}") };
             if let Some(weight) = Weight::of(tensor) {
-                self.gradients.insert(name, weight);
+                self.gradients.insert(parameter_of(base, &entry.path), weight);
             }
         }
     }
