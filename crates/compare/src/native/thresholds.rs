@@ -267,6 +267,9 @@ thresholds! {
         /// Two programs have next to nothing in common if less than one in so many parameters and results have a
         /// counterpart. Chosen.
         IN_COMMON = 10.0;
+        /// In a coarse dtype, final results are believed if they use up less than such a part of what rounding accumulates to,
+        /// whatever lies between. Chosen on the healthy ports in low precision: all but one use up less.
+        DOUBTED = 8.0;
         /// A gradient so many times smaller than the largest may be zero except for rounding, such as that of a bias of keys.
         /// Chosen on the development half of the ports.
         CANCELS = 30.0;
