@@ -78,7 +78,9 @@ impl Runs<'_> {
         if is_blamed && !is_of_structure || is_blamed_for_sums || judged.is_vouched && !is_apart {
             return Judgement { pieces: Some(pieces), ..judged };
         }
-        if !is_blamed && !is_apart && judged.guarded.is_complete {
+        let is_gradient = |end: &EndApart| matches!(end.what, EndKind::Gradient(_));
+        let is_told = judged.guarded.is_complete || judged.end.as_ref().is_some_and(is_gradient);
+        if !is_blamed && !is_apart && is_told {
             return Judgement { pieces: Some(pieces), ..judged };
         }
         // Of statistics alone, no part can be compared, but what the programs end in can be.
