@@ -97,6 +97,8 @@ pub enum Note {
         /// How many more.
         more: u64,
     },
+    /// Final results differ at positions that a mask of the inputs leaves out as padding, and agree at all others.
+    PaddingDiffers,
     /// Parameters differ in content, and final results agree: concatenated, merged or folded weights.
     OtherWeights {
         /// How many of the target have no counterpart.
@@ -395,6 +397,10 @@ impl fmt::Display for Note {
                 )?;
                 if *more > 0 { write!(f, " and {more} more") } else { Ok(()) }
             }
+            Note::PaddingDiffers => f.write_str(
+                "the final results differ at positions that a mask among the inputs leaves out as padding; they agree at all \
+                 others",
+            ),
             Note::OtherWeights { target, golden, first, side } => write!(
                 f,
                 "{} of the target and {golden} of the golden have no counterpart of the same content (the first: {first} of \

@@ -54,7 +54,10 @@ fn is_first(note: &Note) -> bool {
     is_before_all(note)
         || matches!(
             note,
-            Note::NonFiniteOnOneSide { .. } | Note::DifferentPrograms { .. } | Note::OtherWeights { .. }
+            Note::NonFiniteOnOneSide { .. }
+                | Note::DifferentPrograms { .. }
+                | Note::OtherWeights { .. }
+                | Note::PaddingDiffers
         )
 }
 
@@ -94,7 +97,7 @@ fn first_notes<S>(compared: &Compared<S>) -> Vec<Note> {
         // A call that returns them is named with them.
         Note::NonFiniteOnOneSide { .. } => first != Some(FindingKind::NonFiniteBornHere),
         // What agrees in another step is no news beside a divergence.
-        Note::DifferentPrograms { .. } | Note::OtherWeights { .. } => first.is_none(),
+        Note::DifferentPrograms { .. } | Note::OtherWeights { .. } | Note::PaddingDiffers => first.is_none(),
         _ => is_first(note),
     };
     let mut notes: Vec<&Note> = Vec::new();

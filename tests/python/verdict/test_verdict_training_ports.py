@@ -85,7 +85,8 @@ def by_hand(net: nn.Module, fault: str = "") -> Step:
                 parameter.mul_(1 - RATE * 0.1)
             mean.mul_(0.9).add_(gradient, alpha=0.1)
             square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
-            size = (square / (1 - 0.999**number)).sqrt() + 1e-8
+            corrected_square = square / (1 - 0.999**number)
+            size = (corrected_square + 1e-7).sqrt() if fault == "epsilon" else corrected_square.sqrt() + 1e-8
             corrected = mean / (1 - 0.9**number) if fault != "correction" else mean
             parameter.sub_(RATE * corrected / size)
 
@@ -150,7 +151,7 @@ def test_a_fault_of_the_forward_pass_is_found_before_the_optimizer(tmp_path: Pat
 
 
 @pytest.mark.parametrize("foreach", [True, False], ids=["all at once", "one by one"])
-@pytest.mark.parametrize("fault", ["correction", "decay"])
+@pytest.mark.parametrize("fault", ["correction", "decay", "epsilon"])
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
 def test_an_optimizer_by_hand_that_is_wrong_is_one_finding_in_each_step(
     task: str, fault: str, foreach: bool, tmp_path: Path

@@ -23,7 +23,7 @@ def of_torch(net: nn.Module, **options: bool) -> Step:
     return torch.optim.AdamW(net.parameters(), RATE, weight_decay=DECAY, **options).step
 
 
-def by_hand(net: nn.Module, rate: float = RATE, decay: float = DECAY) -> Step:
+def by_hand(net: nn.Module, rate: float = RATE, decay: float = DECAY, fault: str = "") -> Step:
     """AdamW as one writes it down."""
     state = [(p, torch.zeros_like(p), torch.zeros_like(p)) for p in net.parameters()]
     counted: Iterator[int] = iter(range(1, STEPS + 1))
@@ -39,6 +39,8 @@ def by_hand(net: nn.Module, rate: float = RATE, decay: float = DECAY) -> Step:
             square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
             size = (square / (1 - 0.999**number)).sqrt() + 1e-8
             parameter.sub_(rate * (mean / (1 - 0.9**number)) / size)
+            if fault == "cut off" and parameter is state[0][0]:
+                parameter.clamp_(-0.1, 0.1)
 
     return step
 
@@ -167,6 +169,20 @@ def test_a_different_update_is_named(wrong: Callable[[nn.Module], Step], task: s
     assert compared.divergences[0].kind == "different program"
     assert compared.divergences[0].call == "Tensor.sub_.0.forward"
     assert compared.agreement == "differ"
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize("foreach", [True, False], ids=["all at once", "one by one"])
+def test_a_step_that_is_longer_in_one_parameter_does_not_agree(
+    foreach: bool, task: str, tmp_path: Path
+) -> None:
+    """Rounding may turn the step of a few parameters, and never makes it longer."""
+    golden = trained(tmp_path / "golden", lambda net: of_torch(net, foreach=foreach), task)
+    compared = ulpscope.compare(
+        trained(tmp_path / "target", lambda net: by_hand(net, fault="cut off"), task), golden
+    )
+    assert compared.agreement == "differ"
+    assert compared.divergences[0].step == 0
 
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])

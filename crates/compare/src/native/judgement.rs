@@ -6,7 +6,7 @@ use super::blame::Origins;
 use super::conclude::{Concluded, conclude, results};
 use super::conclusion::{Cause, Conclusion, is_of_structure};
 use super::conclusion_list::ConclusionList;
-use super::correspondence::{Agreed, Cut, EndApart, Pieces, Unrelated, cut_pieces};
+use super::correspondence::{Agreed, Cut, EndApart, EndKind, Pieces, Unrelated, cut_pieces};
 use super::final_results::{Guarded, Unexplained, guard};
 use super::flow::{Calls, Flow};
 use super::kept::{Kept, Trained};
@@ -66,8 +66,10 @@ impl Runs<'_> {
         let trained = self.trained.map_or(0.0, |trained| trained.apart);
         let Some(pieces) = cut_pieces(self.calls, ports::noise_of(self), trained) else { return judged };
         let is_apart = !pieces.differing.is_empty() || pieces.end.is_some();
-        let is_of_structure =
-            judged.conclusions.blamed().iter().filter_map(|(_, one)| one.cause).all(is_of_structure);
+        let follows = |(at, one): &(usize, &Conclusion)| {
+            one.cause.is_none_or(is_of_structure) || self.is_made_to_size(*at)
+        };
+        let is_of_structure = judged.conclusions.blamed().iter().all(follows);
         let is_blamed = judged.conclusions.is_any_blamed();
         // Sums over all pieces differ for another reason than the cut.
         let has_sums = self.units.iter().any(|unit| unit.kind == CallKind::ParametersGrad);
@@ -76,7 +78,9 @@ impl Runs<'_> {
         if is_blamed && !is_of_structure || is_blamed_for_sums || judged.is_vouched && !is_apart {
             return Judgement { pieces: Some(pieces), ..judged };
         }
-        if !is_blamed && !is_apart && judged.guarded.is_complete {
+        let is_gradient = |end: &EndApart| matches!(end.what, EndKind::Gradient(_));
+        let is_told = judged.guarded.is_complete || judged.end.as_ref().is_some_and(is_gradient);
+        if !is_blamed && !is_apart && is_told {
             return Judgement { pieces: Some(pieces), ..judged };
         }
         // Of statistics alone, no part can be compared, but what the programs end in can be.
@@ -89,6 +93,12 @@ impl Runs<'_> {
             return Judgement { pieces: Some(pieces), ..self.of_port(*port) };
         }
         self.of_pieces(pieces)
+    }
+
+    /// Whether a call makes a tensor of a size, such as a mask, and the two sides ask for different ones.
+    fn is_made_to_size(&self, at: usize) -> bool {
+        let tensors = || self.units[at].entries.iter().filter(|entry| entry.is_tensor);
+        !tensors().any(Seen::is_taken) && tensors().any(|entry| matches!(entry.state, Seeing::Unlike))
     }
 
     /// Whether inputs may be cut differently: otherwise nothing is read for it.
@@ -113,6 +123,7 @@ impl Runs<'_> {
         let agreed = is_vouched.then(|| Agreed {
             ends: pieces.agreeing.last().copied().into_iter().collect(),
             other_weights: Default::default(),
+            differ_in_padding: false,
             hidden: None,
         });
         let end = pieces.end.clone().filter(|_| unexplained.is_none());
@@ -160,7 +171,12 @@ impl Runs<'_> {
                 open => Some(open),
             };
         }
-        let (Concluded { conclusions, routes, origins, is_guess }, guarded) = self.by_partners(proofs);
+        let (Concluded { mut conclusions, routes, origins, is_guess }, guarded) = self.by_partners(proofs);
+        if let Some(Said::Open(Some(end))) = &said
+            && !self.may_have_made(&conclusions, end)
+        {
+            conclusions = ports::without_blame(self.units);
+        }
         let is_blamed = conclusions.is_any_blamed();
         let is_open = guarded.unexplained.is_some() || !self.all_joined;
         // Where no call stands out, values tell. Replay has looked for itself.
@@ -172,7 +188,16 @@ impl Runs<'_> {
             Some(Said::Open(end)) => (None, end.filter(|_| !is_blamed && guarded.unexplained.is_none())),
             None => (None, None),
         };
-        let is_apart = is_guess || guarded.unexplained.is_some();
+        // What one side alone writes into its results at last has no partner that differs.
+        let is_lone_write = |&call: &usize| {
+            self.flow.unit_of[0].of(call).is_some_and(|at| {
+                let operation = &self.flow.operations[at];
+                self.units[at].is_lone() && (operation.is_in_place || operation.assigns)
+            })
+        };
+        let is_written = |cut: &Cut| !is_blamed && cut.target.iter().take(cut.named).any(is_lone_write);
+        let cut = port.as_ref().and_then(|port| port.cut.as_ref());
+        let is_apart = is_guess || guarded.unexplained.is_some() || cut.is_some_and(is_written);
         if !proofs.is_asked()
             && let Some(port) = self.of_other_weights(&conclusions)
         {
@@ -200,6 +225,15 @@ impl Runs<'_> {
                 }
             }
         }
+    }
+
+    /// Whether calls that are blamed may have made a final result differ. Where the forward passes of two programs agree, that
+    /// one of them makes a call and the other does not is not why a gradient differs.
+    fn may_have_made(&self, conclusions: &ConclusionList, end: &EndApart) -> bool {
+        let is_buffer = matches!(end.what, EndKind::Buffer(_));
+        conclusions.blamed().iter().any(|(at, one)| {
+            !one.cause.is_some_and(is_of_structure) || is_buffer && self.flow.operations[*at].is_in_place
+        })
     }
 
     /// Where only parameters are to blame, and one side makes calls that the other does not: weights may be kept differently, as

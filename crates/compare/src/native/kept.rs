@@ -23,12 +23,13 @@ use super::measure::{State, measure};
 use super::observed::{Observed, Source};
 use super::parameter_pairs::{ParameterPair, parameter_pairs};
 use super::rounding::ACCUMULATOR;
+use super::thresholds::Threshold;
 use super::thresholds::confidence;
-use super::thresholds::origins::{LENGTHENED, OPPOSITE_STEPS, ZERO_GRADIENTS};
+use super::thresholds::origins::{LENGTHENED, OPEN_SIGNS, OPPOSITE_STEPS, ORDINARY, RARE, ZERO_GRADIENTS};
 use super::thresholds::rounding::ROUNDINGS;
 use super::thresholds::siblings::LEAST_ALLOWED;
 use super::updates::{Updates, is_plain, is_unit_of_optimizer, writers};
-use super::written::{GRADIENT, PARAMETER, Written, written};
+use super::written::{GRADIENT, PARAMETER, Written, recorded_gradients, written};
 use crate::finding::LeftDetails;
 use crate::verdict::Class;
 
@@ -70,6 +71,8 @@ struct Left {
     by: Vec<usize>,
     /// How far it is left apart, where that can be told.
     apart: Option<LeftBy>,
+    /// Whether its gradients on the two sides were compared, so that it is known how far they lead apart.
+    is_by_own_gradient: bool,
 }
 
 /// How far a parameter is left apart, relative to its size.
@@ -88,12 +91,22 @@ impl LeftBy {
         self.error.whole <= LEAST_ALLOWED.get() * self.expected.whole
     }
 
+    /// Whether so many signs of the step must differ that its gradient has a part which is zero but for rounding.
+    fn is_as_far_as_steps(&self) -> bool {
+        // Statistics show a part alone.
+        let share = if self.by_elements { OPEN_SIGNS.get() } else { OPEN_SIGNS.get().powi(2) };
+        self.error.whole * share >= self.steps[0].max(self.steps[1])
+    }
+
     /// Whether two steps of the same length lead as far apart, by their directions. A difference of their lengths is none that
     /// rounding makes.
     fn is_within_steps(&self) -> bool {
         let [one, other] = self.steps;
         // Statistics show a part of the lengths alone.
-        let is_as_long = !self.by_elements || (one - other).abs() <= LENGTHENED.get() * self.error.whole;
+        let is_as_long = match self.by_elements {
+            true => (one - other).abs() <= LENGTHENED.get() * self.error.whole,
+            false => one.max(other) <= ORDINARY.get() * one.min(other),
+        };
         is_as_long && self.error.whole <= OPPOSITE_STEPS.get() * one.max(other)
     }
 }
@@ -130,22 +143,33 @@ impl Kept {
         let pairs = parameter_pairs(&sides, calls, trained.map_or(0.0, |trained| trained.apart));
         let updates = Updates::of(units, flow, calls, &pairs);
         let noise = gradient_noise(units);
+        let gradients = calls.map(|calls| recorded_gradients(calls.rank));
         let left: Vec<Left> = pairs
             .into_par_iter()
             .filter_map(|pair| {
                 let by = writers(&pair, flow).concat();
                 // What pairs of calls write is judged with them, if they write into the same.
                 let is_lone = by.iter().any(|&at| units[at].is_lone() || updates.is_in_rewritten(at));
-                is_lone.then(|| Left { apart: left_apart(calls, &pair, noise), name: pair.name, by })
+                is_lone.then(|| {
+                    let own = gradient_apart(calls, &pair, gradients.each_ref());
+                    let apart = left_apart(calls, &pair, own.unwrap_or(0.0).max(noise));
+                    Left { apart, name: pair.name, by, is_by_own_gradient: own.is_some() }
+                })
             })
             .collect();
-        // A parameter whose gradient is zero but for rounding, as that of the bias of keys, goes where rounding takes it.
+        // A parameter whose gradient is zero but for rounding, as that of the bias of keys, goes where rounding takes it. It may be
+        // a part of one whose gradient is not.
         let is_other = |left: &&Left| !left.apart.is_some_and(|apart| apart.is_expected());
         let others = left.iter().filter(is_other).count() as f64;
-        let are_few = others * ZERO_GRADIENTS.get() <= left.len() as f64;
+        let count = left.len() as f64;
+        let are_few = |share: Threshold| others * share.get() <= count;
         let mut kept = Kept { updates, ..Kept::default() };
-        for Left { name, by, apart } in left {
-            let agrees = apart.is_some_and(|apart| apart.is_expected() || are_few && apart.is_within_steps());
+        for Left { name, by, apart, is_by_own_gradient } in left {
+            let goes_anywhere = |apart: &LeftBy| {
+                let is_far_or_unknown = !is_by_own_gradient || apart.is_as_far_as_steps();
+                apart.is_within_steps() && (are_few(ZERO_GRADIENTS) && is_far_or_unknown || are_few(RARE))
+            };
+            let agrees = apart.is_some_and(|apart| apart.is_expected() || goes_anywhere(&apart));
             kept.open += u64::from(apart.is_none());
             kept.apart[0] += u64::from(apart.is_some() && !agrees);
             kept.apart[1] += u64::from(apart.is_some());
@@ -252,6 +276,27 @@ fn gradient_noise(units: &[Observed]) -> f64 {
     let sums = errors(CallKind::ParametersGrad);
     let errors = if sums.is_empty() { errors(CallKind::Backward) } else { sums };
     errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// How far the gradients of a parameter are apart, relative to their size; nothing, where a side did not record them.
+fn gradient_apart(
+    calls: [&Calls<'_>; 2],
+    pair: &ParameterPair<'_>,
+    recorded: [&HashMap<String, Entry>; 2],
+) -> Option<f64> {
+    if !pair.name.starts_with(PARAMETER) {
+        return None;
+    }
+    let found = [0, 1].map(|side| {
+        let paths = pair.paths[side].iter();
+        paths.map(|path| recorded[side].get(path)).collect::<Option<Vec<&Entry>>>().unwrap_or_default()
+    });
+    let [target, golden] = found.each_ref().map(Vec::as_slice);
+    if target.is_empty() || golden.is_empty() {
+        return None;
+    }
+    let gap = gap((calls[0].rank, target), (calls[1].rank, golden))?;
+    Some(gap.error.whole).filter(|error| error.is_finite())
 }
 
 /// How far a parameter or a gradient is left apart, and how far it may be, relative to its size.

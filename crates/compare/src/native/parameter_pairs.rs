@@ -15,6 +15,8 @@ use crate::style::Side;
 pub(super) struct ParameterPair<'a> {
     /// As the dump of the target names it, or that of the golden: `parameter:0.weight`.
     pub(super) name: String,
+    /// The names of the parameters in the target and in the golden, as far as they are known.
+    pub(super) paths: [Vec<String>; 2],
     /// What the target and the golden write into it; empty, where a side does not.
     pub(super) sides: [Vec<&'a Written>; 2],
     /// Whether it is known what the other run has for it.
@@ -57,15 +59,16 @@ pub(super) fn parameter_pairs<'a>(
             taken.extend(found.iter().map(|(name, _)| name.as_str()));
         }
         let sides = found.map(|found| found.into_iter().map(|(_, written)| written).collect());
-        pairs.push(ParameterPair { name, sides, is_matched: true });
+        pairs.push(ParameterPair { name, paths: [ours.clone(), theirs.clone()], sides, is_matched: true });
     }
     // The others by name: of a model without those that content pairs.
-    let mut by_name: BTreeMap<String, [Option<&Written>; 2]> = BTreeMap::new();
+    let mut by_name: BTreeMap<String, [Option<(&String, &Written)>; 2]> = BTreeMap::new();
     for side in [Side::Target, Side::Golden] {
         let open =
             written[side as usize].iter().filter(|(name, _)| !taken[side as usize].contains(name.as_str()));
         for (name, written) in open {
-            by_name.entry(unwrapped(&wrappers, side, name)).or_default()[side as usize] = Some(written);
+            by_name.entry(unwrapped(&wrappers, side, name)).or_default()[side as usize] =
+                Some((name, written));
         }
     }
     for (name, sides) in by_name {
@@ -76,8 +79,10 @@ pub(super) fn parameter_pairs<'a>(
         };
         let is_matched = sides[0].is_some() && sides[1].is_some()
             || is_known(if sides[0].is_some() { Side::Golden } else { Side::Target });
-        let sides = sides.map(|written| written.into_iter().collect());
-        pairs.push(ParameterPair { name, sides, is_matched });
+        let path_of = |name: &str| name.split_once(':').map(|(_, path)| path.to_owned());
+        let paths = sides.map(|side| side.and_then(|(name, _)| path_of(name)).into_iter().collect());
+        let sides = sides.map(|side| side.map(|(_, written)| written).into_iter().collect());
+        pairs.push(ParameterPair { name, paths, sides, is_matched });
     }
     pairs.sort_by(|one, other| one.name.cmp(&other.name));
     pairs

@@ -131,6 +131,9 @@ fn programs(plan: &NativePlan<'_>, known: &Hindsight) -> Vec<Note> {
             more: agreed.ends.len().saturating_sub(SHOWN) as u64,
         });
     }
+    if agreed.differ_in_padding {
+        notes.push(Note::PaddingDiffers);
+    }
     let [target, golden] = &agreed.other_weights;
     if let Some(first) = target.first().or(golden.first()) {
         notes.push(Note::OtherWeights {

@@ -177,6 +177,12 @@ thresholds! {
         /// One in so many parameters, at most, has a gradient that is zero but for rounding: a layer has one bias of keys,
         /// among a dozen. Chosen: an optimizer that does something else does so with more than half of them.
         ZERO_GRADIENTS = 2.0;
+        /// Likewise of those that are apart by a small part of a step alone: a layer of twelve parameters has one such bias.
+        /// Chosen below that.
+        RARE = 8.0;
+        /// Two steps whose directions are opposite in a part of the elements are apart by such a part of their length at least: one
+        /// sign in 256. The bias of keys has one in three of those of all projections. Chosen.
+        OPEN_SIGNS = 8.0;
         /// The share of a difference of steps that different lengths of the two may explain: rounding changes directions, and
         /// a wrong rate the length. Chosen.
         LENGTHENED = 0.5;
@@ -261,6 +267,9 @@ thresholds! {
         /// Two programs have next to nothing in common if less than one in so many parameters and results have a
         /// counterpart. Chosen.
         IN_COMMON = 10.0;
+        /// In a coarse dtype, final results are believed if they use up less than such a part of what rounding accumulates to,
+        /// whatever lies between. Chosen on the healthy ports in low precision: all but one use up less.
+        DOUBTED = 8.0;
         /// A gradient so many times smaller than the largest may be zero except for rounding, such as that of a bias of keys.
         /// Chosen on the development half of the ports.
         CANCELS = 30.0;

@@ -67,6 +67,28 @@ pub(super) fn written(calls: &Calls<'_>) -> BTreeMap<String, Written> {
     written
 }
 
+/// The gradients that the backward pass of a side left, by the names of their parameters.
+pub(super) fn recorded_gradients(rank: &Rank) -> HashMap<String, Entry> {
+    let mut found = HashMap::new();
+    let records = rank.calls().iter().enumerate().filter(|(_, call)| call.kind == CallKind::ParametersGrad);
+    for (number, call) in records {
+        for entry in rank.entries(number).unwrap_or_default() {
+            if entry.role == Role::ParameterGrad && matches!(entry.content, Content::Tensor(_)) {
+                found.insert(parameter_of(rank.base(call.base), &entry.path), entry);
+            }
+        }
+    }
+    found
+}
+
+/// The name of the parameter of which a record has the gradient: `Module.layers.0.fc.Linear` has `layers.0.fc.weight`.
+pub(super) fn parameter_of(base: &str, path: &str) -> String {
+    let module = base.split_once('.').map_or(base, |(_, path)| path);
+    let module = module.rsplit_once('.').map_or("", |(path, _)| path);
+    let name = path.strip_suffix(".0").unwrap_or(path);
+    if module.is_empty() { name.to_owned() } else { format!("{module}.{name}") }
+}
+
 /// Gradients as an optimizer gets them: ranks may have exchanged them in a way that shows no call, as
 /// `DistributedDataParallel` does.
 fn add_exchanged(rank: &Rank, call: usize, written: &mut BTreeMap<String, Written>) {

@@ -24,7 +24,7 @@ const MOST_COMPARED: usize = 8;
 /// The values of two programs, and which of them have a counterpart.
 pub(super) struct Counterparts<'a> {
     pub(super) programs: [&'a Program; 2],
-    ranks: [&'a Rank; 2],
+    pub(super) ranks: [&'a Rank; 2],
     /// By side: the values of a size and stage, by norm.
     like: [HashMap<Likes, Vec<usize>>; 2],
     /// By side and value: the counterpart that is most alike.
@@ -113,6 +113,15 @@ impl<'a> Counterparts<'a> {
         one == other
     }
 
+    /// Whether one program alone rounds values to a coarser dtype than that of both.
+    pub(super) fn rounds_on_one_side(&self) -> bool {
+        let [one, other] = self.programs.map(|program| {
+            let is_coarse = |value: &Value| value.stage.is_some() && value.unit > program.unit;
+            program.values.iter().any(is_coarse)
+        });
+        one != other && self.has_same_dtypes()
+    }
+
     /// Two values, by their numbers.
     pub(super) fn pair(&self, [target, golden]: [usize; 2]) -> [&Value; 2] {
         [&self.programs[0].values[target], &self.programs[1].values[golden]]
@@ -199,7 +208,8 @@ impl<'a> Counterparts<'a> {
         }
     }
 
-    fn entry(&self, side: Side, value: usize) -> Option<Entry> {
+    /// What the dump has of a value.
+    pub(super) fn entry(&self, side: Side, value: usize) -> Option<Entry> {
         let Value { call, place: wanted, .. } = self.programs[side as usize].values[value];
         let entries = self.ranks[side as usize].entries(call).ok()?;
         entries.into_iter().find(|entry| place(entry.role, &entry.path) == wanted)

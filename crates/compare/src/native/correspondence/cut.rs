@@ -137,7 +137,7 @@ fn back(counterparts: &Counterparts<'_>, side: Side, end: usize) -> BTreeSet<usi
 }
 
 /// What the two sides compute from the same parameter, at the same of its uses.
-fn anchors(target: &Program, golden: &Program, weights: &[(&str, &str)]) -> Vec<[usize; 2]> {
+pub(super) fn anchors(target: &Program, golden: &Program, weights: &[(&str, &str)]) -> Vec<[usize; 2]> {
     let mut anchors = Vec::new();
     for (ours, theirs) in weights {
         let uses = [&target.weights[*ours].uses, &golden.weights[*theirs].uses];

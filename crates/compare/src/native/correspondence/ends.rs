@@ -11,6 +11,7 @@ use super::super::thresholds::final_results::ALLOWED;
 use super::counterparts::Counterparts;
 use super::gradients::Gradients;
 use super::likeness::{distance, extremes_apart, sums_apart};
+use super::padding::Padding;
 use super::program::{Program, Value, Weight};
 use crate::style::Side;
 
@@ -51,6 +52,8 @@ pub(super) struct Ends {
     pub(super) agree: bool,
     /// What differs and is no pair of values.
     pub(super) apart: Option<EndApart>,
+    /// Whether values differ at positions that a mask leaves out as padding, and nowhere else.
+    pub(super) differ_in_padding: bool,
     /// Where some differ by statistics alone: the relative error of elements below which nothing may show.
     pub(super) hidden: Option<f64>,
 }
@@ -66,25 +69,26 @@ pub(super) fn compare(
     let mut last = last_values(counterparts);
     last.compare_passed(counterparts);
     last.compare_reduced(counterparts);
+    let differ_in_padding = last.leave_out_padding(counterparts);
     let Last { differing, agreeing, is_clear, apart, hidden, .. } = last;
     let gradients = Gradients::of(counterparts.programs, weights, limit);
     if !differing.is_empty() && gradients.agree() && is_cut() {
         // Pieces of a batch lead to a part of the results each: gradients, which are sums over all, tell more.
-        return Ends { differing: Vec::new(), agree: true, apart: None, hidden };
+        return Ends { differing: Vec::new(), agree: true, apart: None, differ_in_padding, hidden };
     }
     if let Some(&pair) = differing.first()
         && !same_inputs(counterparts)
     {
         // Other inputs lead to other results: where the programs part, these do not tell.
         let apart = gradients.apart.or_else(|| Some(EndApart::of_values(counterparts, pair)));
-        return Ends { differing: Vec::new(), agree: false, apart, hidden };
+        return Ends { differing: Vec::new(), agree: false, apart, differ_in_padding, hidden };
     }
     // A backward pass of which no gradient could be compared says nothing.
     let is_seen = gradients.are_compared || !(target.has_backward && golden.has_backward);
     let apart = gradients.apart.clone().or(buffers(counterparts, limit)).or(apart);
     // What is computed from a final result, such as a loss or gradients, shows whether elements are in their places.
     let agree = agreeing > 0 && (is_clear || gradients.agree()) && is_seen && apart.is_none();
-    Ends { differing, agree, apart, hidden }
+    Ends { differing, agree, apart, differ_in_padding, hidden }
 }
 
 /// What the last values of both sides say.
@@ -158,7 +162,7 @@ impl Last {
         for side in [Side::Target, Side::Golden] {
             let [here, there] = [side as usize, 1 - side as usize].map(|side| counterparts.programs[side]);
             let ends: Vec<usize> = there.ends.last.iter().chain(&there.ends.passed).copied().collect();
-            let takers = takers(here);
+            let takers = here.takers();
             for &end in &here.ends.passed {
                 if counterparts.has(side, end) {
                     self.agreeing += usize::from(side == Side::Target);
@@ -207,6 +211,20 @@ impl Last {
         }
     }
 
+    /// Whether all values that differ do so at positions that a mask leaves out. They agree then.
+    fn leave_out_padding(&mut self, counterparts: &Counterparts<'_>) -> bool {
+        if self.differing.is_empty() {
+            return false;
+        }
+        let Some(padding) = Padding::find(counterparts) else { return false };
+        let is_alone = self.differing.iter().all(|&pair| padding.is_all_that_differs(counterparts, pair));
+        if is_alone {
+            self.agreeing += std::mem::take(&mut self.differing).len();
+            self.is_clear = true;
+        }
+        is_alone
+    }
+
     /// Compares sums and extremes where nothing else is known: sums are far nearer than elements may be.
     fn compare_statistics(&mut self, counterparts: &Counterparts<'_>, pair: [usize; 2]) {
         let [one, other] = counterparts.pair(pair);
@@ -216,6 +234,11 @@ impl Last {
         if one.numbers != other.numbers {
             let hidden = counterparts.allowed(one, other);
             self.hidden = Some(hidden.max(self.hidden.unwrap_or(0.0)));
+        }
+        // Statistics hardly show rounding to a coarser dtype: elements are moved up and down.
+        if one.numbers != other.numbers && counterparts.rounds_on_one_side() {
+            self.differing.push(pair);
+            return;
         }
         // What a program was given in another dtype is shared by all elements.
         let is_recast = one.unit != other.unit || !counterparts.has_same_dtypes();
@@ -287,15 +310,6 @@ fn turned(counterparts: &Counterparts<'_>, pair: [usize; 2]) -> f64 {
     if least.is_finite() { least.max(1.0) } else { one.count as f64 }
 }
 
-/// By value: the calls that use it.
-fn takers(program: &Program) -> Vec<Vec<usize>> {
-    let mut takers = vec![Vec::new(); program.values.len()];
-    for (call, step) in program.steps.iter().enumerate() {
-        step.given.iter().for_each(|&given| takers[given].push(call));
-    }
-    takers
-}
-
 /// Whether everything that is computed from a value leads to values that the other program computes, too, and that are far
 /// nearer to their counterparts than it is to the `nearest` value there. What the last module returns may be the prediction:
 /// probabilities and choices do not show all of it.
@@ -319,12 +333,14 @@ fn meets_again(
     };
     let (mut known, mut waiting) = (HashSet::from([from]), vec![from]);
     while let Some(value) = waiting.pop() {
-        if takers[value].is_empty() {
+        // Copies that nothing is computed from show nothing.
+        if !program.goes_on(value, takers) {
             return false;
         }
         let made = takers[value]
             .iter()
-            .flat_map(|&call| program.steps[call].returned.iter().map(move |&made| (call, made)));
+            .flat_map(|&call| program.steps[call].returned.iter().map(move |&made| (call, made)))
+            .filter(|&(_, made)| program.copied(made).is_none() || program.goes_on(made, takers));
         for (call, made) in made {
             let meets = program.values[made].is_telling()
                 && counterparts.has(side, made)

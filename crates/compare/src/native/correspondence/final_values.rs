@@ -4,7 +4,8 @@
 //! returned   what a model returned, as it stands at the end of the step, where something was written into it
 //! last       values outside all modules that no call uses, after the last module: a loss, a prediction; and what the
 //!            outermost modules return, if no call uses it
-//! passed     what the outermost modules return and other calls use: where the whole model is not recorded, its parts are
+//! passed     what the outermost modules return and other calls use: where the whole model is not recorded, its parts are;
+//!            likewise what an unused call returned as it was, `x.float()` of a float32 `x`, behind the last parameter
 //! buffers    what the step leaves in buffers
 //! ```
 //! Gradients of parameters are final results, too. They are sums over the whole backward pass and belong to no value.
@@ -48,8 +49,17 @@ impl FinalValues {
                 && last_module.is_none_or(|last| value.call > last)
                 && !step_ends.contains(&number)
         };
-        let last = (0..program.values.len()).filter(is_last);
-        let mut last: Vec<usize> = last.map(|value| program.without_copies(value)).collect();
+        // A call that returned what it was given is no end of what others use.
+        let takers = program.takers();
+        let leads_to_parameters = program.leads_to_parameters();
+        let (mut last, mut passed) = (Vec::new(), Vec::new());
+        for value in (0..program.values.len()).filter(is_last).map(|value| program.without_copies(value)) {
+            if !program.goes_on(value, &takers) {
+                last.push(value);
+            } else if !leads_to_parameters[value] {
+                passed.push(value);
+            }
+        }
         last.extend(recorded.returned.values());
         // A module returns what a call inside it made.
         let mut known: HashMap<u64, usize> = HashMap::new();
@@ -58,7 +68,7 @@ impl FinalValues {
                 known.insert(print(value.count, &value.numbers), number);
             }
         }
-        let (mut passed, mut of_last_module) = (Vec::new(), Vec::new());
+        let mut of_last_module = Vec::new();
         for &module in outermost {
             let entries = rank.entries(module).unwrap_or_default();
             for (_, tensor) in tensors(&entries, |role| role == Role::Output) {
@@ -112,6 +122,42 @@ impl Program {
             value = given;
         }
         value
+    }
+
+    /// By value: the calls that use it.
+    pub(super) fn takers(&self) -> Vec<Vec<usize>> {
+        let mut takers = vec![Vec::new(); self.values.len()];
+        for (call, step) in self.steps.iter().enumerate() {
+            step.given.iter().for_each(|&given| takers[given].push(call));
+        }
+        takers
+    }
+
+    /// By value: whether anything that is computed from it is computed from a parameter, too.
+    fn leads_to_parameters(&self) -> Vec<bool> {
+        let mut leads = vec![false; self.values.len()];
+        for step in self.steps.iter().rev() {
+            if !step.weights.is_empty() || step.returned.iter().any(|&made| leads[made]) {
+                step.given.iter().for_each(|&given| leads[given] = true);
+            }
+        }
+        leads
+    }
+
+    /// Whether anything is computed from a value, or from copies of it.
+    pub(super) fn goes_on(&self, value: usize, takers: &[Vec<usize>]) -> bool {
+        let (mut known, mut waiting) = (HashSet::from([value]), vec![value]);
+        while let Some(value) = waiting.pop() {
+            for &made in takers[value].iter().flat_map(|&call| &self.steps[call].returned) {
+                if self.copied(made) != Some(value) {
+                    return true;
+                }
+                if known.insert(made) {
+                    waiting.push(made);
+                }
+            }
+        }
+        false
     }
 
     /// The value that a call was given and returned with the same numbers.

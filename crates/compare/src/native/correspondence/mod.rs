@@ -14,6 +14,7 @@ mod ends;
 mod final_values;
 mod gradients;
 mod likeness;
+mod padding;
 mod piece_ends;
 mod pieces;
 mod program;
@@ -22,9 +23,11 @@ mod weights;
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::extent::ratio;
 use super::flow::Calls;
 use super::limit::limit_of_unit;
-use super::thresholds::correspondence::{IN_COMMON, ON_THE_WAY};
+use super::rounding::ACCUMULATOR;
+use super::thresholds::correspondence::{DOUBTED, IN_COMMON, ON_THE_WAY};
 use counterparts::Counterparts;
 pub(super) use cut::Cut;
 pub(super) use ends::{EndApart, EndKind};
@@ -39,6 +42,8 @@ pub(super) struct Agreed {
     pub(super) ends: Vec<usize>,
     /// Parameters of the target and of the golden that the other side does not have with the same content.
     pub(super) other_weights: [Vec<String>; 2],
+    /// Whether final results differ at positions that a mask leaves out as padding.
+    pub(super) differ_in_padding: bool,
     /// Where final results differ by rounding and only their statistics are known: the relative error of elements below
     /// which nothing may show.
     pub(super) hidden: Option<f64>,
@@ -102,10 +107,43 @@ impl Correspondence {
         if !ends.agree {
             return Correspondence::Open(ends.apart);
         }
+        if let Some(apart) = doubted(&found, &same) {
+            return Correspondence::Open(Some(apart));
+        }
         let calls = programs[0].ends.calls(&programs[0]);
         let other_weights = weights::other_weights([&our_weights, &their_weights], &weights, trained);
-        Correspondence::Agree(Agreed { ends: calls, other_weights, hidden: ends.hidden })
+        Correspondence::Agree(Agreed {
+            ends: calls,
+            other_weights,
+            differ_in_padding: ends.differ_in_padding,
+            hidden: ends.hidden,
+        })
     }
+}
+
+/// Of programs that compute in a coarse dtype: a result of a parameter that both have, which differs by more than rounding, where
+/// final results use up a good part of what rounding accumulates to. That is so much there that it hides other errors.
+fn doubted(found: &Counterparts<'_>, weights: &[(&str, &str)]) -> Option<EndApart> {
+    let [target, golden] = found.programs;
+    if target.unit.max(golden.unit) <= ACCUMULATOR {
+        return None;
+    }
+    let share = |pair: [usize; 2]| {
+        let [one, other] = found.pair(pair);
+        ratio(found.apart(pair), found.allowed(one, other))
+    };
+    let ends = target.ends.last.iter().chain(&target.ends.passed);
+    let mut ends = ends.filter_map(|&one| Some([one, found.nearest[0][one]?]));
+    if !ends.any(|pair| share(pair) > 1.0 / DOUBTED.get()) {
+        return None;
+    }
+    // Calls that add a bias at once, and those that do not, return different results.
+    let has_same_weights = |&[one, other]: &[usize; 2]| {
+        let [one, other] = found.pair([one, other]);
+        target.steps[one.call].weights.len() == golden.steps[other.call].weights.len()
+    };
+    let anchors = cut::anchors(target, golden, weights).into_iter().filter(has_same_weights);
+    anchors.filter(|&pair| share(pair) > 1.0).min().map(|pair| EndApart::of_values(found, pair))
 }
 
 /// Whether two programs have next to nothing in common: neither parameters nor results of the forward pass.

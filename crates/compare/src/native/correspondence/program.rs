@@ -18,6 +18,7 @@ use super::super::operation::Operation;
 use super::super::rounding::{ACCUMULATOR, unit_roundoff};
 use super::super::thresholds::evidence::TELLING;
 use super::super::updates::is_of_optimizer;
+use super::super::written::parameter_of;
 use super::final_values::FinalValues;
 use super::likeness::distance;
 
@@ -28,7 +29,7 @@ const PARAMETER: &str = "parameter:";
 const GRADIENT: &str = "gradient:";
 
 /// Likewise what nothing recorded made.
-const OUTSIDE: &str = "outside";
+pub(super) const OUTSIDE: &str = "outside";
 
 /// The name of records of what models returned, as it stands at the end of a step.
 const RETURNED: &str = "Returned";
@@ -167,6 +168,10 @@ pub(super) struct Program {
     pub(super) has_backward: bool,
     /// Tensors that the run is given: neither parameters nor results.
     pub(super) inputs: Vec<Weight>,
+    /// Calls that are given exact tensors of two dimensions from outside, and no parameter.
+    pub(super) may_get_masks: Vec<usize>,
+    /// Tensors from outside that calls get together with a parameter, such as indices of its rows: by count and statistics.
+    pub(super) indices: HashSet<u64>,
     /// What the program ends in.
     pub(super) ends: FinalValues,
     /// The roundoff of most products of matrices.
@@ -189,6 +194,8 @@ impl Program {
             gradients: BTreeMap::new(),
             has_backward: rank.calls().iter().any(|call| call.kind == CallKind::Backward),
             inputs: Vec::new(),
+            may_get_masks: Vec::new(),
+            indices: HashSet::new(),
             ends: FinalValues::default(),
             unit: ACCUMULATOR,
             operations: (0..count).map(|call| calls.operation(call)).collect(),
@@ -222,14 +229,9 @@ impl Program {
     }
 
     fn add_gradients(&mut self, base: &str, entries: &[Entry]) {
-        // `Module.layers.0.fc.Linear` has `layers.0.fc.weight`.
-        let module = base.split_once('.').map_or(base, |(_, path)| path);
-        let module = module.rsplit_once('.').map_or("", |(path, _)| path);
         for (entry, tensor) in tensors(entries, |role| role == Role::ParameterGrad) {
-            let name = entry.path.strip_suffix(".0").unwrap_or(&entry.path);
-            let name = if module.is_empty() { name.to_owned() } else { format!("{module}.{name}") };
             if let Some(weight) = Weight::of(tensor) {
-                self.gradients.insert(name, weight);
+                self.gradients.insert(parameter_of(base, &entry.path), weight);
             }
         }
     }
@@ -247,6 +249,7 @@ impl Program {
         let mut step = Step::default();
         let mut is_update = false;
         let mut written: Option<Written> = None;
+        let (mut given, mut may_get_mask) = (Vec::new(), false);
         for (_, tensor) in tensors(entries, |role| matches!(role, Role::Input | Role::Parameter)) {
             let source = tensor.source.as_deref();
             let mut value = None;
@@ -259,7 +262,10 @@ impl Program {
             } else if source.is_some_and(|source| source.starts_with(GRADIENT)) {
                 is_update = true;
             } else if source == Some(OUTSIDE) {
-                self.inputs.extend(Weight::of(tensor));
+                let input = Weight::of(tensor);
+                given.extend(input.iter().map(|input| print(input.count, &input.numbers)));
+                may_get_mask |= unit(tensor) == 0.0 && tensor.shape.iter().flatten().count() == 2;
+                self.inputs.extend(input);
             } else {
                 value = self.made_by(calls, source, made);
             }
@@ -270,6 +276,11 @@ impl Program {
             }
             // What is written into comes first among the arguments.
             written.get_or_insert_with(|| Written { value, tensor: value_of(call, 0, tensor) });
+        }
+        match step.weights.is_empty() {
+            true if may_get_mask => self.may_get_masks.push(call),
+            true => {}
+            false => self.indices.extend(given),
         }
         // An optimizer gets parameters in an order of its own.
         let is_use = !is_update && !self.operations[call].is_in_place && !is_of_optimizer(calls.rank, call);

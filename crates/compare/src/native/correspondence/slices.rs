@@ -38,6 +38,16 @@ impl Elements {
         Some(Elements { shape: view.shape().to_vec(), values })
     }
 
+    /// The size of each dimension.
+    pub(super) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// All of them.
+    pub(super) fn values(&self) -> &[f64] {
+        &self.values
+    }
+
     /// The offset of the first element of a part, and the distance of elements along each dimension.
     fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1; self.shape.len()];

@@ -75,6 +75,7 @@ pub(super) fn note(note: &Note) -> String {
                 results.join("、")
             )
         }
+        Note::PaddingDiffers => "最终结果只在输入的掩码标为填充的位置上不同，其余位置一致".to_owned(),
         Note::OtherWeights { target, golden, first, side } => {
             let side = if *side == Side::Target { "目标" } else { "标杆" };
             format!(
