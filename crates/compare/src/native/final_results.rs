@@ -102,7 +102,8 @@ pub(super) fn guard(units: &[Observed], flow: &Flow, noise: &Noise, with_gradien
         unmeasured |= tensors.clone().any(|entry| measured(entry).is_none());
         compared += tensors.count() as u64;
         let is_reduction = finality.is_some() && flow.operations[at].reduces;
-        let reduced_from = reduced_from(unit).filter(|_| is_reduction);
+        let reduced_from = reduced_from(unit)
+            .filter(|(_, seen, _)| is_reduction && follows_call_of_one_side(seen, units, flow));
         for (entry, seen, extent) in results(unit).chain(reduced_from) {
             let is_final = is_final(seen) || seen.is_taken();
             let error = bounds.error(at, extent);
@@ -223,6 +224,24 @@ fn reduced_from(unit: &Observed) -> impl Iterator<Item = (usize, &Seen, &Extent)
     let entries = unit.entries.iter().enumerate().filter(|_| unit.kind == CallKind::Forward);
     let made = entries.filter(|(_, entry)| entry.is_taken() && !entry.sources().iter().any(Source::is_given));
     made.filter_map(|(number, entry)| Some((number, entry, measured(entry)?)))
+}
+
+/// Whether an argument follows from a call of one side, behind the last values that agree. What calls of both sides make is
+/// judged where they make it: by their conditions, and by what their dtypes round.
+fn follows_call_of_one_side(argument: &Seen, units: &[Observed], flow: &Flow) -> bool {
+    let mut known = HashSet::new();
+    let mut waiting: Vec<usize> = flow.makers(argument).into_iter().flatten().collect();
+    while let Some(at) = waiting.pop() {
+        if units[at].is_lone() {
+            return true;
+        }
+        if known.insert(at) {
+            let differing =
+                units[at].entries.iter().filter(|entry| entry.is_taken() && entry.state == Seeing::Apart);
+            waiting.extend(differing.flat_map(|entry| flow.makers(entry)).flatten());
+        }
+    }
+    false
 }
 
 fn results(unit: &Observed) -> impl Iterator<Item = (usize, &Seen, &Extent)> {

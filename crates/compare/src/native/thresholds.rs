@@ -92,6 +92,10 @@ thresholds! {
 
     /// What was measured on a pair (`measure.rs`, `extent.rs`, `observed.rs`).
     evidence {
+        /// How far sums of the same numbers are apart that were added in different orders, as a GPU and a host do: 16 units in
+        /// the last place. Each adds hundreds of numbers in a row, and then the results in pairs; errors of either sign
+        /// cancel. Seen between an H200 and a CPU: 2.
+        OF_ORDER = 16.0 * f64::EPSILON;
         /// Relative distance above which elements of permuted shapes have nothing to do with each other in memory order: one
         /// side is transposed. Unrelated values of one size are `√2` apart; chosen well below.
         UNRELATED = 0.5;

@@ -111,6 +111,8 @@ pub enum Trait {
     IgnoresValues,
     /// Leaves elements in their places: in a different dtype, on a different device, or as they are.
     KeepsPlaces,
+    /// Shows the same elements in a different shape, in the same row-major order.
+    Reshapes,
     /// May put elements in a different order.
     Reorders,
     /// Shows the same elements in a different shape, some of them several times.
@@ -228,6 +230,8 @@ pub struct Operator {
     pub reduces: bool,
     /// Whether it leaves elements in their places: where it changes none either, it returns its argument.
     pub keeps_places: bool,
+    /// Whether it shows the same elements in a different shape, in the same row-major order.
+    pub reshapes: bool,
     /// Whether it may put elements in a different order.
     pub reorders: bool,
     /// Whether it shows the same elements in a different shape, some of them several times.
@@ -270,6 +274,7 @@ impl Operator {
             ignores_values: has(Trait::IgnoresValues) && !is_draw,
             reduces: has(Trait::Reduces),
             keeps_places: has(Trait::KeepsPlaces),
+            reshapes: has(Trait::Reshapes),
             reorders: has(Trait::Reorders),
             is_view: has(Trait::Repeats),
             is_cover,

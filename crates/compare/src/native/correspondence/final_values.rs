@@ -53,7 +53,9 @@ impl FinalValues {
         let takers = program.takers();
         let leads_to_parameters = program.leads_to_parameters();
         let (mut last, mut passed) = (Vec::new(), Vec::new());
-        for value in (0..program.values.len()).filter(is_last).map(|value| program.without_copies(value)) {
+        for value in
+            (0..program.values.len()).filter(is_last).filter_map(|value| program.without_copies(value))
+        {
             if !program.goes_on(value, &takers) {
                 last.push(value);
             } else if !leads_to_parameters[value] {
@@ -116,12 +118,17 @@ fn is_left(value: &Value) -> bool {
 }
 
 impl Program {
-    /// The value that calls copied or showed in another shape, as far back as they did.
-    fn without_copies(&self, mut value: usize) -> usize {
+    /// The value that calls copied, or showed in a different shape, as far back as elements keep their order. Nothing, if a
+    /// call returned the same numbers in another way: statistics do not show whether elements have changed places.
+    fn without_copies(&self, mut value: usize) -> Option<usize> {
         while let Some(given) = self.copied(value) {
+            let operation = &self.operations[self.values[value].call];
+            if !operation.keeps_places && !operation.reshapes {
+                return None;
+            }
             value = given;
         }
-        value
+        Some(value)
     }
 
     /// By value: the calls that use it.
