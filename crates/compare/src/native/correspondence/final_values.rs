@@ -76,10 +76,12 @@ impl FinalValues {
             for (_, tensor) in tensors(&entries, |role| role == Role::Output) {
                 let found = known.get(&print(tensor.count().unwrap_or(0), &sizes(tensor)));
                 if let Some(&value) = found {
-                    if is_left(&program.values[value]) {
-                        last.push(value);
-                    } else {
-                        passed.push(value);
+                    // Dropout in evaluation returns its argument: what uses one uses the other.
+                    let copied = program.without_copies(value).unwrap_or(value);
+                    match is_left(&program.values[value]) {
+                        true if program.goes_on(copied, &takers) => passed.push(copied),
+                        true => last.push(value),
+                        false => passed.push(value),
                     }
                     if Some(module) == last_module {
                         of_last_module.push(value);
