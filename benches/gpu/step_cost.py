@@ -197,8 +197,7 @@ def notes_of(folder: Path) -> list[str]:
 
 def measure_row(options: argparse.Namespace) -> dict[str, Any]:
     """One row, in this process."""
-    # Attention is deterministic only without `warn_only`. Some backward of ResNet-50 has no deterministic form, and
-    # repeats its bits all the same.
+    # Attention is deterministic only without `warn_only`. Some of ResNet-50 has no deterministic form.
     torch.use_deterministic_algorithms(True, warn_only=options.model == "ResNet-50")
     # All memory is written before it is read, and the attention that is left repeats its bits.
     torch.utils.deterministic.fill_uninitialized_memory = False

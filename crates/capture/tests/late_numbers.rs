@@ -203,25 +203,21 @@ fn every_line_can_be_read_at_every_moment() {
 
 #[test]
 fn numbers_that_arrive_together_leave_the_same_bytes() {
-    let journal_of = |arrive: &dyn Fn(&LateNumbers, Vec<(Ticket, Numbers)>)| {
+    let journal_of = |at_a_time: usize| {
         let program = Program::new(Settings::default());
         let calls = (0..300).map(|number| format!("Torch.{}", "x".repeat(1 + number * 11 % 97)));
         let tickets: Vec<Ticket> = calls.map(|base| program.late_call_with_digest(&base)).collect();
         // In no order, and not all of them.
         let of = |number: usize| (tickets[number * 7 % 300], numbers(&VALUES[number % 3]));
-        arrive(&program.numbers(), (0..280).map(of).collect());
+        let all: Vec<(Ticket, Numbers)> = (0..280).map(of).collect();
+        for part in all.chunks(at_a_time) {
+            program.numbers().arrive_together(part.iter().cloned()).unwrap();
+        }
         let (_folder, rank) = program.killed();
         assert!(rank.problems().is_empty(), "{:?}", rank.problems().listed());
         fs::read_to_string(program.rank.join(JOURNAL_FILE)).unwrap()
     };
-    let singly = journal_of(&|late, all| {
-        all.into_iter().for_each(|(ticket, numbers)| late.arrive(ticket, numbers).unwrap());
-    });
-    let together = journal_of(&|late, all| {
-        for part in all.chunks(70) {
-            late.arrive_together(part.iter().cloned()).unwrap();
-        }
-    });
+    let (singly, together) = (journal_of(1), journal_of(70));
     // Stacks and calls have no times: nothing else differs.
     assert!(singly == together);
     assert_eq!(singly.matches("\"pending\":true").count(), 20);
