@@ -23,7 +23,7 @@ def compare(*arguments: object, **environment: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_an_address_where_nobody_listens_is_refused(tmp_path: Path, scheme: str) -> None:
+def test_an_address_where_no_cluster_listens_is_refused(tmp_path: Path, scheme: str) -> None:
     dump = write_rank(tmp_path / "dump", chain(2))
     address = f"{scheme}127.0.0.1:{free_port()}"
     ran = compare(dump, dump, "--engine", "ray", "--address", address)

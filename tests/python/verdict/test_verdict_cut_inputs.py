@@ -188,7 +188,7 @@ def test_a_fault_shows_in_the_part_that_both_have(cut: Callable[[Model], Tensor]
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
 @pytest.mark.parametrize("cut", PARTS, ids=lambda cut: cut.__name__)
-def test_a_fault_behind_the_last_layer_never_agrees(
+def test_a_fault_after_the_last_layer_never_agrees(
     cut: Callable[[Model], Tensor], task: str, tmp_path: Path
 ) -> None:
     """What is computed from parameters agrees in every part, and the results do not."""
@@ -199,7 +199,7 @@ def test_a_fault_behind_the_last_layer_never_agrees(
 
 
 @pytest.mark.parametrize("cut", PARTS, ids=lambda cut: cut.__name__)
-def test_what_both_do_behind_the_last_layer_agrees(cut: Callable[[Model], Tensor], tmp_path: Path) -> None:
+def test_what_both_do_after_the_last_layer_agrees(cut: Callable[[Model], Tensor], tmp_path: Path) -> None:
     target, golden = (run(tmp_path / way.__name__, way, last=1.5) for way in (cut, whole))
     compared = ulpscope.compare(target, golden)
     assert compared.ok, compared.reason
