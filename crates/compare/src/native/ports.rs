@@ -52,6 +52,10 @@ fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
     if flow.is_guessed != [false; 2] || kept.first_apart.is_some() && !is_rewritten {
         return None;
     }
+    // What a run that was killed had computed last is no final result.
+    if calls.iter().any(|calls| calls.rank.is_cut()) {
+        return None;
+    }
     let heard = noise_of(runs);
     let trained = trained.map_or(0.0, |trained| trained.apart);
     let (cut, agreed) = match Correspondence::of(calls[0], calls[1], heard, trained) {
