@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::journal::Journal;
-use crate::journal::encode::rooms::{PlacedRoom, Room, place};
+use crate::journal::encode::rooms::{PAGE, PlacedRoom, Room, place};
 use crate::journal::encode::{Numbers, Ticket};
 
 /// The tensors of one step whose statistics arrive later.
@@ -25,9 +25,6 @@ pub struct LateNumbers {
     /// The journal, once there is a line with room. Locked after `tensors`, or alone.
     file: Mutex<Option<File>>,
 }
-
-/// Bytes that one write replaces without interruption, if they begin at a multiple.
-const PAGE: u64 = 1 << 12;
 
 /// A tensor that has one of the two: room or numbers. With both it is written, and no longer listed.
 #[derive(Debug)]

@@ -62,7 +62,7 @@ const DIGEST: usize = 7 + 34;
 const SAVED: usize = 600;
 
 /// Bytes that one write replaces without interruption, if they begin at a multiple.
-const PAGE: u64 = 1 << 12;
+pub(crate) const PAGE: u64 = 1 << 12;
 
 /// The key that says that numbers have not arrived. It is in journals of killed runs only.
 const PENDING: &[u8] = b",\"pending\":true";
