@@ -26,7 +26,7 @@ pub(super) struct Origins {
     trained: Option<(f64, f64)>,
     /// The relative error above which what was trained is another.
     most: f64,
-    /// The error per element that a few may have whose gradients are zero but for rounding: an optimizer that divides by the root
+    /// The error per element that a few may have whose gradients are zero except for rounding: an optimizer that divides by the root
     /// of squares takes them a whole step the way that rounding points, as the bias of keys.
     reach: f64,
 }

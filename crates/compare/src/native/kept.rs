@@ -91,7 +91,7 @@ impl LeftBy {
         self.error.whole <= LEAST_ALLOWED.get() * self.expected.whole
     }
 
-    /// Whether so many signs of the step must differ that its gradient has a part which is zero but for rounding.
+    /// Whether so many signs of the step must differ that its gradient has a part which is zero except for rounding.
     fn is_as_far_as_steps(&self) -> bool {
         // Statistics show a part alone.
         let share = if self.by_elements { OPEN_SIGNS.get() } else { OPEN_SIGNS.get().powi(2) };
@@ -157,7 +157,7 @@ impl Kept {
                 })
             })
             .collect();
-        // A parameter whose gradient is zero but for rounding, as that of the bias of keys, goes where rounding takes it. It may be
+        // A parameter whose gradient is zero except for rounding, as that of the bias of keys, goes where rounding takes it. It may be
         // a part of one whose gradient is not.
         let is_other = |left: &&Left| !left.apart.is_some_and(|apart| apart.is_expected());
         let others = left.iter().filter(is_other).count() as f64;

@@ -178,7 +178,7 @@ thresholds! {
         /// Likewise its worst element: eight times that, as an even error has elements of up to `ELEMENT_SPREAD` times its
         /// size and origins have rows of their own. Chosen.
         ORDINARY_PEAK = 64.0;
-        /// One in so many parameters, at most, has a gradient that is zero but for rounding: a layer has one bias of keys,
+        /// One in so many parameters, at most, has a gradient that is zero except for rounding: a layer has one bias of keys,
         /// among a dozen. Chosen: an optimizer that does something else does so with more than half of them.
         ZERO_GRADIENTS = 2.0;
         /// Likewise of those that are apart by a small part of a step alone: a layer of twelve parameters has one such bias.
