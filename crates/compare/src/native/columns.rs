@@ -3,9 +3,9 @@
 use ulpscope_dump::{Content, Entry};
 use ulpscope_report::Cell;
 
-use super::measure::{Measured, Numbers};
-use super::verdict::emphasis;
 use crate::fact::Fact;
+use crate::native::attribution::verdict::emphasis;
+use crate::native::evidence::measure::{Measured, Numbers};
 use crate::proof::{Proof, ProofVerdict, ReplayedError};
 use crate::stack::CodeLines;
 use crate::style::{Row, Verdict};

@@ -2,27 +2,27 @@
 
 use ulpscope_dump::CallKind;
 
-use super::blame::Origins;
-use super::conclude::{Concluded, conclude, results};
-use super::conclusion::{Cause, Conclusion, is_of_structure};
-use super::conclusion_list::ConclusionList;
 use super::correspondence::{Agreed, Cut, EndApart, EndKind, Pieces, Unrelated, cut_pieces};
-use super::final_results::{Guarded, Unexplained, guard};
-use super::flow::{Calls, Flow};
-use super::kept::{Kept, Trained};
-use super::noise::Noise;
-use super::observed::{Observed, Seeing, Seen, Source};
 use super::ports::{self, Port, Said};
-use super::proofs::Proofs;
-use super::routes::Routes;
 use super::thresholds::correspondence::CANCELS;
 use super::thresholds::ports::STANDS_OUT;
+use crate::native::attribution::blame::Origins;
+use crate::native::attribution::conclude::{Concluded, conclude, results};
+use crate::native::attribution::conclusion::{Cause, Conclusion, is_of_structure};
+use crate::native::attribution::conclusion_list::ConclusionList;
+use crate::native::attribution::proofs::Proofs;
+use crate::native::attribution::routes::Routes;
+use crate::native::evidence::call_evidence::{CallEvidence, EntryEvidence, Relation, Source};
+use crate::native::evidence::flow::{Calls, Flow};
+use crate::native::expectation::noise_floor::Noise;
+use crate::native::final_results::final_parameters::{FinalParameters, Trained};
+use crate::native::final_results::guard::{Guarded, Unexplained, guard};
 
 /// What is known of two runs before anything is concluded.
 pub(super) struct Runs<'a> {
-    pub(super) units: &'a [Observed],
+    pub(super) units: &'a [CallEvidence],
     pub(super) flow: &'a Flow,
-    pub(super) kept: &'a Kept,
+    pub(super) kept: &'a FinalParameters,
     pub(super) noise: &'a Noise,
     pub(super) trained: Option<Trained>,
     pub(super) calls: [&'a Calls<'a>; 2],
@@ -98,7 +98,8 @@ impl Runs<'_> {
     /// Whether a call makes a tensor of a size, such as a mask, and the two sides ask for different ones.
     fn is_made_to_size(&self, at: usize) -> bool {
         let tensors = || self.units[at].entries.iter().filter(|entry| entry.is_tensor);
-        !tensors().any(Seen::is_taken) && tensors().any(|entry| matches!(entry.state, Seeing::Unlike))
+        !tensors().any(EntryEvidence::is_taken)
+            && tensors().any(|entry| matches!(entry.state, Relation::Unlike))
     }
 
     /// Whether inputs may be cut differently: otherwise nothing is read for it.
@@ -149,8 +150,8 @@ impl Runs<'_> {
         let all = || sums().flat_map(results).filter(|(_, entry)| entry.is_tensor);
         let sizes = all().filter_map(|(_, entry)| Some(entry.numbers.as_ref()?.rms()));
         let largest = sizes.filter(|size| size.is_finite()).fold(0.0, f64::max);
-        let agrees = |entry: &Seen| match (entry.state, &entry.numbers) {
-            (Seeing::Apart, Some(extent)) => {
+        let agrees = |entry: &EntryEvidence| match (entry.state, &entry.numbers) {
+            (Relation::Apart, Some(extent)) => {
                 let size = extent.norm.max(largest * extent.count.sqrt() / CANCELS.get());
                 extent.mismatched == 0 && extent.error <= extent.limit() * size
             }
@@ -247,7 +248,7 @@ impl Runs<'_> {
         let is_of_parameters =
             blamed.iter().all(|(at, one)| one.cause == Some(Cause::Origin) && is_parameter(*at, one));
         let is_lone =
-            |unit: &Observed| unit.is_lone() && !unit.adds_nothing && unit.kind == CallKind::Forward;
+            |unit: &CallEvidence| unit.is_lone() && !unit.adds_nothing && unit.kind == CallKind::Forward;
         let first = blamed.first()?.0;
         if !is_of_parameters || !self.units.iter().any(is_lone) {
             return None;
@@ -300,9 +301,9 @@ impl Runs<'_> {
 }
 
 /// Whether a call is given a tensor of another size, or the calls of one side get other inputs.
-fn is_given_unlike(unit: &Observed) -> bool {
+fn is_given_unlike(unit: &CallEvidence) -> bool {
     unit.kind == CallKind::Forward
         && unit.entries.iter().any(|entry| {
-            entry.is_tensor && entry.is_taken() && matches!(entry.state, Seeing::Unlike | Seeing::Lone(_))
+            entry.is_tensor && entry.is_taken() && matches!(entry.state, Relation::Unlike | Relation::Lone(_))
         })
 }

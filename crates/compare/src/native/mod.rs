@@ -2,61 +2,24 @@
 //!
 //! ```text
 //! pairing ──► unit (two calls) ──► entries paired by role and position ──► measure ──► row, its verdict open
-//!                                                                               └──► observed: what is kept of it
-//! all observed ──► flow: who made what ──► expect: how large errors should be ──► siblings: how large they are
-//!              ──► conclude: a class for each call, who introduced an error ──► settle: the verdicts of its rows
+//!                                                                               └──► evidence: what is kept of it
+//! all evidence ──► flow: who made what ──► expectation: how large errors should be, and how large they usually are
+//!              ──► attribution: a class for each call, who introduced an error ──► final_results: do they agree?
+//!              ──► correspondence: where two different programs part      ──► settle: the verdicts of the rows
 //! ```
 //! Limits on rows know neither the dtype nor the depth nor whether an error was made here or came along, so rows are
 //! not judged by themselves. A call is: by what it was given, by what other calls of its kind do, and by what a second golden
 //! run does, where there is one (noise).
 
-mod amplified;
-mod blame;
-mod cast;
+mod attribution;
 mod columns;
-mod conclude;
-mod conclusion;
-mod conclusion_list;
 mod correspondence;
-mod cut_inputs;
-mod entry_store;
-mod expect;
-mod extent;
+mod evidence;
+pub(crate) mod expectation;
 mod final_results;
-mod flow;
-mod gradients;
-mod inherited;
 mod judgement;
-mod kept;
-mod limit;
-mod measure;
-mod named_region;
-mod noise;
-mod non_finite;
-mod observed;
-mod operation;
-mod parameter_pairs;
-mod parts;
 mod ports;
-mod proofs;
-mod regions;
-mod remarks;
-mod reordered;
-pub(crate) mod rounding;
-mod routes;
-mod saved;
-mod sensitivity;
-mod sentinels;
-mod shared_traits;
-mod siblings;
-mod side_branches;
 pub(crate) mod thresholds;
-mod uninitialised;
-mod unit_links;
-mod updates;
-mod values;
-mod verdict;
-mod written;
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -77,28 +40,30 @@ use crate::run::Progress;
 use crate::stack::CodeLines;
 use crate::style::{Conclusions, Judged, Known, Partnerless, Plan, Side, Style, Verdict};
 use crate::verdict::Class;
-use amplified::{Amplified, amplified};
-use blame::Origins;
+use attribution::amplified::{Amplified, amplified};
+use attribution::blame::Origins;
+use attribution::conclusion::Cause;
+use attribution::conclusion_list::ConclusionList;
+use attribution::proofs::Proofs;
+use attribution::routes::Routes;
+use attribution::side_branches::side_branches;
 use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
-use conclusion::Cause;
-use conclusion_list::ConclusionList;
 use correspondence::{Agreed, EndApart, EndKind, Pieces, Unrelated};
-use entry_store::{EntryRange, EntryStore};
-use final_results::{Guarded, Unexplained};
-use flow::{Calls, Flow};
+use evidence::call_evidence::{
+    CallEvidence, CallNumbers, EntryEvidence, EntryTraits, NewEntry, Prints, Source,
+};
+use evidence::entry_store::{EntryRange, EntryStore};
+use evidence::flow::{Calls, Flow};
+use evidence::measure::measure;
+pub(crate) use evidence::measure::{numbers_of, recorded};
+use evidence::shared_traits::Shared;
+use evidence::values::plain;
+pub(crate) use expectation::dtype_tolerance::limit;
+use expectation::noise_floor::{Noise, NoiseFloor};
+use final_results::final_parameters::{FinalParameters, LeftApart, Trained};
+use final_results::guard::{Guarded, Unexplained};
 use judgement::{Judgement, Runs};
-use kept::{Kept, LeftApart, Trained};
-pub(crate) use limit::limit;
-use measure::measure;
-pub(crate) use measure::{numbers_of, recorded};
-use noise::{Floor, Noise};
-use observed::{CallNumbers, EntryTraits, NewEntry, Observed, Prints, Seen, Source};
-use proofs::Proofs;
-use routes::Routes;
-use shared_traits::Shared;
-use side_branches::side_branches;
-use values::plain;
 
 /// The native style.
 #[derive(Debug, Default)]
@@ -120,7 +85,8 @@ impl Style for Native {
         progress: &dyn Progress,
     ) -> Result<Box<dyn Plan + 'a>, Error> {
         let plan = NativePlan::of(&self.pairing, target, golden);
-        let floor = known.noise.map(|noise| Floor::measure(noise, golden, self.pairing.matching, progress));
+        let floor =
+            known.noise.map(|noise| NoiseFloor::measure(noise, golden, self.pairing.matching, progress));
         Ok(Box::new(NativePlan { floor, step: known.step, proving: known.proving, ..plan }))
     }
 
@@ -135,12 +101,12 @@ struct NativePlan<'a> {
     pairing: Pairing,
     options: &'a PairOptions,
     /// What a second golden run tells, where there is one.
-    floor: Option<Floor>,
+    floor: Option<NoiseFloor>,
     step: Option<u64>,
     /// Makes blamed calls again, where that is wanted.
     proving: Option<Proving<'a>>,
     /// What was observed of each unit that was judged.
-    observed: Vec<OnceLock<Observed<EntryRange>>>,
+    observed: Vec<OnceLock<CallEvidence<EntryRange>>>,
     /// Their entries.
     entries: EntryStore,
     /// What entries of these have in common.
@@ -151,12 +117,12 @@ struct NativePlan<'a> {
 
 /// What is known once all units are.
 struct Hindsight<'a> {
-    observed: Vec<Observed>,
+    observed: Vec<CallEvidence>,
     conclusions: ConclusionList,
     /// How many units inherited the error that a unit introduced.
     downstream: Vec<u64>,
     /// What is left in parameters.
-    kept: Kept,
+    kept: FinalParameters,
     /// Other routes to the same results.
     routes: Routes,
     origins: Origins,
@@ -220,7 +186,7 @@ impl Plan for NativePlan<'_> {
             unjudged_final_results: known.guarded.unbounded.len() as u64 + u64::from(known.guarded.is_open),
             partnerless: Vec::new(),
             notes: self.notes(&known),
-            problems: self.floor.as_ref().map(Floor::problems).unwrap_or_default(),
+            problems: self.floor.as_ref().map(NoiseFloor::problems).unwrap_or_default(),
             settle: Box::new(move |unit, judged| self.settle(&known, unit, judged)),
         }
     }
@@ -250,15 +216,15 @@ impl<'a> NativePlan<'a> {
     }
 
     /// The entries of a call, numbered.
-    fn shared(&self, mut entries: Vec<NewEntry>) -> Vec<Seen> {
-        observed::number_arguments(&mut entries);
+    fn shared(&self, mut entries: Vec<NewEntry>) -> Vec<EntryEvidence> {
+        evidence::call_evidence::number_arguments(&mut entries);
         entries.into_iter().map(|entry| entry.sharing(&self.traits)).collect()
     }
 
     /// Remembers which sides say where entries came from, and keeps what tells values apart if one may not.
-    fn keep_prints(&self, entries: &[Seen], prints: Vec<[u64; 2]>) -> Option<Box<Prints>> {
+    fn keep_prints(&self, entries: &[EntryEvidence], prints: Vec<[u64; 2]>) -> Option<Box<Prints>> {
         for side in [Side::Target, Side::Golden] {
-            let says = |entry: &Seen| entry.sources()[side as usize] != Source::Unsaid;
+            let says = |entry: &EntryEvidence| entry.sources()[side as usize] != Source::Unsaid;
             if !self.says_sources(side) && entries.iter().any(says) {
                 self.says_sources[side as usize].store(true, Ordering::Relaxed);
             }
@@ -278,13 +244,13 @@ impl<'a> NativePlan<'a> {
         let pieces = std::mem::take(&mut self.entries).into_pieces();
         // In one step, so that there are never two lists of all units.
         let observed = std::mem::take(&mut self.observed).into_iter().filter_map(OnceLock::into_inner);
-        let mut observed: Vec<Observed> = observed.map(|unit| unit.with_entries(&pieces)).collect();
+        let mut observed: Vec<CallEvidence> = observed.map(|unit| unit.with_entries(&pieces)).collect();
         drop(pieces);
         let flow = Flow::of(&mut observed, (&self.target, &self.golden));
         let noise = self.floor.as_ref().map_or_else(Noise::default, |floor| floor.of_units(&observed));
         let trained = self.step.filter(|&step| step > 0);
         let trained = trained.map(|step| Trained::of(step, &observed, &self.target));
-        let kept = Kept::of(&observed, &flow, [&self.target, &self.golden], trained);
+        let kept = FinalParameters::of(&observed, &flow, [&self.target, &self.golden], trained);
         let mut proofs = Proofs::of(self.proving);
         let mut joined = flow.joined(&observed, &kept);
         let side_branches = side_branches(&observed, &flow, &joined);
@@ -313,7 +279,7 @@ impl<'a> NativePlan<'a> {
         let non_finite = cut.as_ref().and_then(|cut| Some((cut.non_finite?, cut.before)));
         let region = cut.and_then(|cut| {
             let first = flow.unit_of[0].of(*cut.target.first()?)?;
-            Some((first, named_region::named([&self.target, &self.golden], &cut)))
+            Some((first, correspondence::named_region::named([&self.target, &self.golden], &cut)))
         });
         let mut downstream = vec![0; observed.len()];
         let is_inherited = |at: &usize| conclusions.class(*at) == Some(Class::Inherited);
@@ -353,7 +319,7 @@ impl<'a> NativePlan<'a> {
         let left = known.kept.first_apart.as_ref().filter(is_left);
         let left = left.map(|left| known.kept.left_by(left));
         let region = known.region.as_ref().filter(|(first, _)| *first == unit).map(|(_, region)| region);
-        let settling = verdict::Settling {
+        let settling = attribution::verdict::Settling {
             conclusion,
             observed,
             origins,
@@ -363,23 +329,25 @@ impl<'a> NativePlan<'a> {
             name: self.name(observed),
         };
         judged.refuted = known.proofs.refuted(unit).and_then(|refuted| {
-            let settling = verdict::Settling { conclusion: refuted, from: None, ..settling.clone() };
+            let settling =
+                attribution::verdict::Settling { conclusion: refuted, from: None, ..settling.clone() };
             Some(settling.refuted(known.proofs.proof(unit, observed, refuted)?, judged))
         });
         settling.settle(judged);
         if let Some(found) = known.guarded.unexplained.as_ref().filter(|found| found.unit == unit) {
-            verdict::mark_unexplained(judged, observed.entries[found.entry].row as usize);
+            attribution::verdict::mark_unexplained(judged, observed.entries[found.entry].row as usize);
         }
         // An argument more or less is no difference where nothing comes of it, and what lies on another route is vouched for
         // by where it ends.
-        let is_harmless = |entry: &Seen| {
+        let is_harmless = |entry: &EntryEvidence| {
             known.routes.is_on(unit)
                 || known.kept.is_towards(unit)
                 || entry.is_taken()
                     && matches!(conclusion.class, Class::Equal | Class::Noise | Class::NotComparable)
         };
         let entries = observed.entries.iter().filter(|entry| entry.is_tensor);
-        let mut lone = entries.filter(|entry| matches!(entry.state, observed::Seeing::Lone(_)));
+        let mut lone =
+            entries.filter(|entry| matches!(entry.state, evidence::call_evidence::Relation::Lone(_)));
         for partnerless in &mut judged.partnerless {
             partnerless.is_joined = match observed.is_lone() {
                 _ if known.is_vouched => true,
@@ -445,7 +413,7 @@ impl<'a> NativePlan<'a> {
         let mut notes: Vec<Note> = self.unbounded(known).into_iter().collect();
         notes.extend(self.pairing.notes.iter().cloned().map(Note::Text));
         notes.extend(self.floor.iter().flat_map(|floor| floor.notes.iter().cloned()));
-        notes.extend(remarks::remarks(self, known));
+        notes.extend(attribution::remarks::remarks(self, known));
         notes.extend(match (self.target.rank.task, self.golden.rank.task) {
             (Task::Tensor, Task::Tensor) => None,
             (Task::Structure, _) | (_, Task::Structure) => Some(Note::OnlyNames),
@@ -456,7 +424,7 @@ impl<'a> NativePlan<'a> {
     }
 
     /// Judges a unit, and keeps what was observed of it.
-    fn judge_unit(&self, unit: usize) -> (Judged, Observed<EntryRange>) {
+    fn judge_unit(&self, unit: usize) -> (Judged, CallEvidence<EntryRange>) {
         match &self.pairing.units[unit] {
             Unit::Pair(pair) => self.judge_pair(pair),
             Unit::TargetOnly { call, reason } => self.judge_lone(Side::Target, *call, &reason.to_string()),
@@ -472,10 +440,10 @@ impl<'a> NativePlan<'a> {
         Some(Note::FinalResultsNotJudged { first, more: known.guarded.unbounded.len() as u64 - 1 })
     }
 
-    fn judge_pair(&self, pair: &CallPair) -> (Judged, Observed<EntryRange>) {
+    fn judge_pair(&self, pair: &CallPair) -> (Judged, CallEvidence<EntryRange>) {
         let (target, golden) = (self.target.rank, self.golden.rank);
         let mut judged = Judged { target: Some(pair.target), golden: Some(pair.golden), ..Judged::default() };
-        let mut observed = Observed {
+        let mut observed = CallEvidence {
             calls: CallNumbers::of(judged.target, judged.golden),
             kind: target.calls()[pair.target].kind,
             entries: EntryRange::default(),
@@ -488,8 +456,9 @@ impl<'a> NativePlan<'a> {
         judged.how = Some(how);
         match (target.entries(pair.target), golden.entries(pair.golden)) {
             (Ok(one), Ok(other)) => {
-                observed.adds_nothing = observed::adds_nothing(&one, self.target.operation(pair.target))
-                    && observed::adds_nothing(&other, self.golden.operation(pair.golden));
+                observed.adds_nothing =
+                    evidence::call_evidence::adds_nothing(&one, self.target.operation(pair.target))
+                        && evidence::call_evidence::adds_nothing(&other, self.golden.operation(pair.golden));
                 let (module, code) = self.place(pair);
                 let units = pair_entries(&one, &other, &self.options.mapping);
                 let mut entries = Vec::with_capacity(units.len());
@@ -532,13 +501,13 @@ impl<'a> NativePlan<'a> {
             EntryUnit::TargetOnly { entry, reason } => {
                 line.target = Some(entry);
                 judge_lone_entry(&line, Side::Target, entry, reason.to_string(), judged);
-                prints.push([print(Side::Target, &|| observed::print_of_lone(entry)), 0]);
+                prints.push([print(Side::Target, &|| evidence::call_evidence::print_of_lone(entry)), 0]);
                 NewEntry::lone(row, Side::Target, entry, source(&self.target, entry))
             }
             EntryUnit::GoldenOnly { entry, reason } => {
                 line.golden = Some(entry);
                 judge_lone_entry(&line, Side::Golden, entry, reason.to_string(), judged);
-                prints.push([0, print(Side::Golden, &|| observed::print_of_lone(entry))]);
+                prints.push([0, print(Side::Golden, &|| evidence::call_evidence::print_of_lone(entry))]);
                 NewEntry::lone(row, Side::Golden, entry, source(&self.golden, entry))
             }
             EntryUnit::Pair(EntryPair { target, golden, how }) => {
@@ -553,16 +522,20 @@ impl<'a> NativePlan<'a> {
                 judged.bytes = judged.bytes.saturating_add(measured.bytes);
                 judged.problems.append(&mut measured.problems);
                 judged.undecided += u64::from(measured.is_undecided(target));
-                let (word, verdict) = verdict::open(&measured, target);
+                let (word, verdict) = attribution::verdict::open(&measured, target);
                 judged.rows.push(Line { measured: Some(&measured), ..line }.row(
                     word,
-                    verdict::seen(&measured),
+                    attribution::verdict::seen(&measured),
                     verdict,
                 ));
                 prints.push(match (&target.content, &golden.content) {
                     (Content::Tensor(one), Content::Tensor(other)) => [
-                        print(Side::Target, &|| observed::print_of(one, Some(&measured.target))),
-                        print(Side::Golden, &|| observed::print_of(other, Some(&measured.golden))),
+                        print(Side::Target, &|| {
+                            evidence::call_evidence::print_of(one, Some(&measured.target))
+                        }),
+                        print(Side::Golden, &|| {
+                            evidence::call_evidence::print_of(other, Some(&measured.golden))
+                        }),
                     ],
                     _ => [0; 2],
                 });
@@ -580,7 +553,7 @@ impl<'a> NativePlan<'a> {
         (module, stack.map(|stack| CodeLines::of(&stack)))
     }
 
-    fn judge_lone(&self, side: Side, call: usize, reason: &str) -> (Judged, Observed<EntryRange>) {
+    fn judge_lone(&self, side: Side, call: usize, reason: &str) -> (Judged, CallEvidence<EntryRange>) {
         let calls = match side {
             Side::Target => &self.target,
             Side::Golden => &self.golden,
@@ -608,13 +581,13 @@ impl<'a> NativePlan<'a> {
         let seen = self.shared(seen.collect());
         let prints = entries.iter().map(|entry| match side {
             _ if self.says_sources(side) => [0; 2],
-            Side::Target => [observed::print_of_lone(entry), 0],
-            Side::Golden => [0, observed::print_of_lone(entry)],
+            Side::Target => [evidence::call_evidence::print_of_lone(entry), 0],
+            Side::Golden => [0, evidence::call_evidence::print_of_lone(entry)],
         });
-        let observed = Observed {
+        let observed = CallEvidence {
             calls: CallNumbers::of(judged.target, judged.golden),
             kind: rank.calls()[call].kind,
-            adds_nothing: observed::adds_nothing(&entries, calls.operation(call)),
+            adds_nothing: evidence::call_evidence::adds_nothing(&entries, calls.operation(call)),
             is_unread: false,
             prints: self.keep_prints(&seen, prints.collect()),
             entries: self.entries.push(seen),
@@ -623,14 +596,15 @@ impl<'a> NativePlan<'a> {
     }
 
     /// The name of an entry in the target; that of its call, where it has none.
-    fn entry_name(&self, unit: &Observed, seen: &Seen) -> String {
+    fn entry_name(&self, unit: &CallEvidence, seen: &EntryEvidence) -> String {
         let entries = unit.target().and_then(|call| self.target.rank.entries(call).ok()).unwrap_or_default();
-        let entry =
-            entries.into_iter().find(|entry| observed::place(entry.role, &entry.path) == seen.place());
+        let entry = entries
+            .into_iter()
+            .find(|entry| evidence::call_evidence::place(entry.role, &entry.path) == seen.place());
         entry.map_or_else(|| self.name(unit), |entry| entry.name)
     }
 
-    fn name(&self, unit: &Observed) -> String {
+    fn name(&self, unit: &CallEvidence) -> String {
         let golden = || unit.golden().map(|call| self.golden.rank.name(call));
         unit.target().map(|call| self.target.rank.name(call)).or_else(golden).unwrap_or_default()
     }

@@ -5,17 +5,17 @@
 
 use ulpscope_dump::CallKind;
 
-use super::conclude::results;
-use super::conclusion::{Cause, Conclusion, found};
-use super::conclusion_list::ConclusionList;
 use super::correspondence::{Agreed, Correspondence, Cut, EndApart, Unrelated};
-use super::expect::Apart;
-use super::flow::Flow;
 use super::judgement::Runs;
-use super::kept::Kept;
-use super::observed::{Observed, Seeing, Seen};
 use super::thresholds::ports::{CALLS_PER_LONE, FEW_LONE};
-use super::updates::computed_from_gradients;
+use crate::native::attribution::conclude::results;
+use crate::native::attribution::conclusion::{Cause, Conclusion, found};
+use crate::native::attribution::conclusion_list::ConclusionList;
+use crate::native::attribution::updates::computed_from_gradients;
+use crate::native::evidence::call_evidence::{CallEvidence, EntryEvidence, Relation};
+use crate::native::evidence::flow::Flow;
+use crate::native::expectation::expectations::ErrorProfile;
+use crate::native::final_results::final_parameters::FinalParameters;
 use crate::verdict::Class;
 
 /// What was concluded of two programs.
@@ -102,12 +102,12 @@ pub(super) fn noise_of(runs: &Runs<'_>) -> f64 {
 }
 
 /// What is concluded of units where none is to blame.
-pub(super) fn without_blame(units: &[Observed]) -> ConclusionList {
+pub(super) fn without_blame(units: &[CallEvidence]) -> ConclusionList {
     units.iter().enumerate().map(|(at, unit)| of_unit(at, unit, None)).collect()
 }
 
 /// Whether the forward passes consist of different calls.
-pub(super) fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
+pub(super) fn is_port(units: &[CallEvidence], flow: &Flow, kept: &FinalParameters) -> bool {
     let updates = computed_from_gradients(units, flow);
     let is_call = |at: &usize| {
         let is_update = updates[*at]
@@ -125,7 +125,7 @@ pub(super) fn is_port(units: &[Observed], flow: &Flow, kept: &Kept) -> bool {
     lone > FEW_LONE.get() && lone * CALLS_PER_LONE.get() > all
 }
 
-fn has_lone_updates(units: &[Observed], flow: &Flow) -> bool {
+fn has_lone_updates(units: &[CallEvidence], flow: &Flow) -> bool {
     computed_from_gradients(units, flow)
         .into_iter()
         .zip(units)
@@ -133,7 +133,7 @@ fn has_lone_updates(units: &[Observed], flow: &Flow) -> bool {
 }
 
 /// The class of a unit: of what differs behind the first call of the cut, it is the cause.
-fn of_unit(at: usize, unit: &Observed, first: Option<usize>) -> Conclusion {
+fn of_unit(at: usize, unit: &CallEvidence, first: Option<usize>) -> Conclusion {
     if unit.is_lone() {
         return Conclusion::of(Class::DifferentProgram);
     }
@@ -141,8 +141,8 @@ fn of_unit(at: usize, unit: &Observed, first: Option<usize>) -> Conclusion {
     if tensors().all(|entry| entry.state.is_settled()) {
         return Conclusion::of(Class::Equal);
     }
-    let is_near = |entry: &Seen| match (entry.state, &entry.numbers) {
-        (Seeing::Apart, Some(extent)) => extent.mismatched == 0 && extent.relative() <= extent.limit(),
+    let is_near = |entry: &EntryEvidence| match (entry.state, &entry.numbers) {
+        (Relation::Apart, Some(extent)) => extent.mismatched == 0 && extent.relative() <= extent.limit(),
         (state, _) => state.is_settled(),
     };
     if tensors().all(is_near) {
@@ -157,11 +157,11 @@ fn of_unit(at: usize, unit: &Observed, first: Option<usize>) -> Conclusion {
 }
 
 /// The first call of the cut. The surer, the further behind it results are apart, and the fewer calls may have done it.
-fn blamed(unit: &Observed, cut: &Cut) -> Conclusion {
+fn blamed(unit: &CallEvidence, cut: &Cut) -> Conclusion {
     let sure = (1.0 - cut.allowed / cut.error).max(0.0);
     let share = if cut.is_of_both { 1.0 } else { 1.0 / (cut.named.max(1) as f64).sqrt() };
     let class = if cut.is_of_both { Class::DivergedHere } else { Class::DifferentProgram };
-    let relative = |whole: f64| Apart { whole, ..Apart::default() };
+    let relative = |whole: f64| ErrorProfile { whole, ..ErrorProfile::default() };
     Conclusion {
         entry: results(unit).next().map(|(number, _)| number),
         error: relative(cut.error),

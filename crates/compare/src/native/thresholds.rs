@@ -73,7 +73,7 @@ thresholds! {
         LIKE_PRECISION_PEAK = 2.0;
     }
 
-    /// What two tensors may be apart if nothing but their dtype is known (`limit.rs`).
+    /// What two tensors may be apart if nothing but their dtype is known (`dtype_tolerance.rs`).
     limit {
         /// The share of the digits that is kept: some two hundred roundings in float32, a handful in bfloat16. Chosen.
         DIGITS = 2.0 / 3.0;
@@ -90,7 +90,7 @@ thresholds! {
         SEVERAL = 1.4;
     }
 
-    /// What was measured on a pair (`measure.rs`, `extent.rs`, `observed.rs`).
+    /// What was measured on a pair (`measure.rs`, `tensor_error.rs`, `call_evidence.rs`).
     evidence {
         /// How far sums of the same numbers are apart that were added in different orders, as a GPU and a host do: 16 units in
         /// the last place. Each adds hundreds of numbers in a row, and then the results in pairs; errors of either sign
@@ -106,7 +106,7 @@ thresholds! {
         TELLING = 4.0;
     }
 
-    /// The error that a result is expected to have (`expect.rs`, `sensitivity.rs`).
+    /// The error that a result is expected to have (`expectations.rs`, `sensitivity.rs`).
     expect {
         /// Elements of a random error lie within so many standard deviations: one in a thousand million does not.
         ELEMENT_SPREAD = 6.0;
@@ -127,7 +127,7 @@ thresholds! {
         SLOPE = 1.13;
     }
 
-    /// What is ordinary among calls of a kind (`siblings.rs`).
+    /// What is ordinary among calls of a kind (`calibration.rs`).
     siblings {
         /// The chance of one false alarm among all calls of a healthy rank and step. Chosen.
         ALARM = 0.01;
@@ -149,7 +149,7 @@ thresholds! {
         MANY_CALLS = 64.0;
     }
 
-    /// What a second golden run says (`noise.rs`).
+    /// What a second golden run says (`noise_floor.rs`).
     noise {
         /// One run shows one value out of all that noise may take; another healthy run is within this factor of it: the
         /// prior spread of siblings.
@@ -158,7 +158,7 @@ thresholds! {
         DROWNED = 0.5;
     }
 
-    /// Parameters, buffers and inputs (`blame.rs`), and what steps leave in parameters (`kept.rs`).
+    /// Parameters, buffers and inputs (`blame.rs`), and what steps leave in parameters (`final_parameters.rs`).
     origins {
         /// Results of earlier steps in a coarse dtype that differ by more are other origins. Chosen.
         OTHER = 1e-2;
@@ -309,7 +309,7 @@ thresholds! {
     }
 }
 
-/// How sure a finding is whose kind of evidence has no calibrated tail; of those that have one, `siblings.rs` tells. These
+/// How sure a finding is whose kind of evidence has no calibrated tail; of those that have one, `calibration.rs` tells. These
 /// decide nothing, so they are not scaled. Chosen, in this order.
 pub(crate) mod confidence {
     /// The entry itself shows it: another parameter, NaN made of finite inputs.

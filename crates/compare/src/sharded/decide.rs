@@ -5,7 +5,7 @@ use ulpscope_dump::MeshPlacement;
 use super::members::{Member, error, is_replica};
 use super::parallel::Grid;
 use super::rule::{Placed, Rule};
-use crate::native::rounding::unit_roundoff;
+use crate::native::expectation::rounding::unit_roundoff;
 use ulpscope_tensor::DType;
 
 /// How near the golden's a tensor must be to be taken for it, or a sum of ranks for a sum. What is left is judged like every

@@ -8,7 +8,7 @@ use ulpscope_tensor::View;
 use super::parallel::Grid;
 use super::rule::Rule;
 use crate::fact::Statistics;
-use crate::native::rounding::unit_roundoff;
+use crate::native::expectation::rounding::unit_roundoff;
 use crate::native::{numbers_of, recorded};
 
 /// How many roundings replicas may be apart: kernels that add in no fixed order.

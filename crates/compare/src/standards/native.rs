@@ -8,7 +8,7 @@ use ulpscope_kernels::{ReplayErrors, ReplayReference, ShapeMismatch, replay_erro
 use ulpscope_tensor::{DType, View};
 
 use super::CheckStatus;
-use crate::native::rounding::{own_error, unit_roundoff};
+use crate::native::expectation::rounding::{own_error, unit_roundoff};
 
 /// An error up to this many times what rounding explains is no finding. The native verdicts have the same factor.
 const ALLOWED: f64 = 3.0;

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 
 use ulpscope_dump::{Content, Entry, Rank};
 
-use super::super::extent::extent;
-use super::super::measure::{State, measure};
-use super::super::observed::place;
-use super::super::thresholds::correspondence::{ROUNDED_NORM, WIDEST};
-use super::super::thresholds::final_results::ALLOWED;
-use super::super::thresholds::sentinels::GAP;
 use super::likeness::distance;
 use super::program::{Program, Value};
+use crate::native::evidence::call_evidence::place;
+use crate::native::evidence::measure::{State, measure};
+use crate::native::evidence::tensor_error::extent;
+use crate::native::thresholds::correspondence::{ROUNDED_NORM, WIDEST};
+use crate::native::thresholds::final_results::ALLOWED;
+use crate::native::thresholds::sentinels::GAP;
 use crate::style::Side;
 
 /// Values that look the same whose elements are compared; more are alike for being nearly constant.

@@ -12,36 +12,36 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::super::rounding::ACCUMULATOR;
 use super::counterparts::Counterparts;
 use super::program::Program;
+use crate::native::expectation::rounding::ACCUMULATOR;
 use crate::style::Side;
 
 /// Calls of both sides among which the difference was made.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Cut {
+pub(in crate::native) struct Cut {
     /// Calls of the target, the most suspect first. The first `named` of them compute; the others move elements, or are
     /// computed from no parameter.
-    pub(in super::super) target: Vec<usize>,
-    pub(in super::super) named: usize,
+    pub(in crate::native) target: Vec<usize>,
+    pub(in crate::native) named: usize,
     /// Likewise of the golden.
-    pub(in super::super) golden: Vec<usize>,
-    pub(in super::super) golden_named: usize,
+    pub(in crate::native) golden: Vec<usize>,
+    pub(in crate::native) golden_named: usize,
     /// The golden's counterpart of the first.
-    pub(in super::super) partner: Option<usize>,
+    pub(in crate::native) partner: Option<usize>,
     /// Whether both sides make the first call, of inputs that agree.
-    pub(in super::super) is_of_both: bool,
+    pub(in crate::native) is_of_both: bool,
     /// How much further apart its results are than its inputs; nothing, where only one side makes it.
-    pub(in super::super) growth: Option<f64>,
+    pub(in crate::native) growth: Option<f64>,
     /// The calls of the target whose results go into it and agree, and their counterparts.
-    pub(in super::super) after: Vec<[usize; 2]>,
+    pub(in crate::native) after: Vec<[usize; 2]>,
     /// The calls at its end.
-    pub(in super::super) before: [usize; 2],
+    pub(in crate::native) before: [usize; 2],
     /// The side whose results there are NaN or infinite, if the other's are not.
-    pub(in super::super) non_finite: Option<Side>,
+    pub(in crate::native) non_finite: Option<Side>,
     /// How far apart their results are, and may be.
-    pub(in super::super) error: f64,
-    pub(in super::super) allowed: f64,
+    pub(in crate::native) error: f64,
+    pub(in crate::native) allowed: f64,
 }
 
 /// Finds the cut before final results, given as pairs of values, that differ.

@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ulpscope_dump::operators::Family;
 
-use super::super::final_results::StatisticBounds;
-use super::super::thresholds::conclude::NEAR_A_TIE;
-use super::super::thresholds::correspondence::ON_THE_WAY;
-use super::super::thresholds::final_results::ALLOWED;
 use super::counterparts::Counterparts;
 use super::gradients::Gradients;
 use super::likeness::{distance, extremes_apart, sums_apart};
 use super::padding::Padding;
 use super::program::{Program, Value, Weight};
+use crate::native::final_results::guard::StatisticBounds;
+use crate::native::thresholds::conclude::NEAR_A_TIE;
+use crate::native::thresholds::correspondence::ON_THE_WAY;
+use crate::native::thresholds::final_results::ALLOWED;
 use crate::style::Side;
 
 /// A final result that is no value of the forward pass, and that differs.
 #[derive(Clone, Debug)]
-pub(in super::super) struct EndApart {
-    pub(in super::super) what: EndKind,
+pub(in crate::native) struct EndApart {
+    pub(in crate::native) what: EndKind,
     /// Relative to its size.
-    pub(in super::super) error: f64,
-    pub(in super::super) allowed: f64,
+    pub(in crate::native) error: f64,
+    pub(in crate::native) allowed: f64,
 }
 
 impl EndApart {
@@ -35,7 +35,7 @@ impl EndApart {
 
 /// Which final result.
 #[derive(Clone, Debug)]
-pub(in super::super) enum EndKind {
+pub(in crate::native) enum EndKind {
     /// The gradient of a parameter, by its name in the target.
     Gradient(String),
     /// What is left in a buffer, by its name in the target.

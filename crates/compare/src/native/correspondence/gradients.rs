@@ -6,13 +6,13 @@
 //! ```
 //! Statistics of several tensors add up to those of all their elements, so groups are compared like single parameters.
 
-use super::super::measure::Numbers;
-use super::super::thresholds::correspondence::{CANCELS, WITHOUT_A_PART};
-use super::super::thresholds::final_results::ALLOWED_IN_GRADIENTS;
 use super::ends::{EndApart, EndKind};
 use super::likeness::distance;
 use super::program::{Program, Weight};
 use super::weights::{is_same, other_weights};
+use crate::native::evidence::measure::Numbers;
+use crate::native::thresholds::correspondence::{CANCELS, WITHOUT_A_PART};
+use crate::native::thresholds::final_results::ALLOWED_IN_GRADIENTS;
 
 /// What the gradients of parameters say.
 pub(super) struct Gradients {

@@ -1,8 +1,8 @@
 //! How alike two values are by their statistics, which do not depend on the order of elements: a value and its transpose
 //! are alike.
 
-use super::super::measure::Numbers;
-use super::super::thresholds::sentinels::{GAP, LEAST};
+use crate::native::evidence::measure::Numbers;
+use crate::native::thresholds::sentinels::{GAP, LEAST};
 
 /// The largest difference among the statistics of two values of `count` elements, relative to their size; nothing, where
 /// they have no statistics in common.

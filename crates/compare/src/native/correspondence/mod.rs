@@ -10,11 +10,14 @@
 
 mod counterparts;
 mod cut;
+pub(in crate::native) mod cut_inputs;
 mod ends;
 mod final_values;
 mod gradients;
 mod likeness;
+pub(in crate::native) mod named_region;
 mod padding;
+pub(in crate::native) mod parameter_pairs;
 mod piece_ends;
 mod pieces;
 mod program;
@@ -23,11 +26,11 @@ mod weights;
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::extent::ratio;
-use super::flow::Calls;
-use super::limit::limit_of_unit;
-use super::rounding::ACCUMULATOR;
-use super::thresholds::correspondence::{DOUBTED, IN_COMMON, ON_THE_WAY};
+use crate::native::evidence::flow::Calls;
+use crate::native::evidence::tensor_error::ratio;
+use crate::native::expectation::dtype_tolerance::limit_of_unit;
+use crate::native::expectation::rounding::ACCUMULATOR;
+use crate::native::thresholds::correspondence::{DOUBTED, IN_COMMON, ON_THE_WAY};
 use counterparts::Counterparts;
 pub(super) use cut::Cut;
 pub(super) use ends::{EndApart, EndKind};

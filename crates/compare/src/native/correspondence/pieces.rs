@@ -13,15 +13,15 @@ use std::collections::HashSet;
 
 use ulpscope_dump::{Content, Entry, Rank, Role, TensorEntry};
 
-use super::super::flow::Calls;
-use super::super::measure::recorded;
-use super::super::observed::place;
-use super::super::thresholds::final_results::ALLOWED;
 use super::counterparts::Counterparts;
 use super::ends::EndApart;
 use super::piece_ends;
 use super::program::{Program, Value};
 use super::slices::{Elements, Slice};
+use crate::native::evidence::call_evidence::place;
+use crate::native::evidence::flow::Calls;
+use crate::native::evidence::measure::recorded;
+use crate::native::thresholds::final_results::ALLOWED;
 use crate::note::{InputPart, Note};
 
 /// Where data enters a program, at one use of a parameter.
@@ -55,26 +55,26 @@ pub(super) type Sides<'a> = [(&'a Program, &'a Calls<'a>); 2];
 
 /// Inputs that are cut differently, and what was compared of what follows from them.
 #[derive(Debug)]
-pub(in super::super) struct Pieces {
+pub(in crate::native) struct Pieces {
     /// What is said first.
-    pub(in super::super) note: Note,
+    pub(in crate::native) note: Note,
     /// Calls of the target whose results agree in the part that both have.
-    pub(in super::super) agreeing: Vec<usize>,
+    pub(in crate::native) agreeing: Vec<usize>,
     /// Those whose results do not.
-    pub(in super::super) differing: Vec<DifferingPart>,
+    pub(in crate::native) differing: Vec<DifferingPart>,
     /// Whether what is computed from the last parameter was compared, for every piece that both have.
-    pub(in super::super) is_complete: bool,
+    pub(in crate::native) is_complete: bool,
     /// A final result that is not known to be the same on both sides.
-    pub(in super::super) end: Option<EndApart>,
+    pub(in crate::native) end: Option<EndApart>,
 }
 
 /// A result that differs in the part that both programs have.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct DifferingPart {
+pub(in crate::native) struct DifferingPart {
     /// The call of the target.
-    pub(in super::super) call: usize,
-    pub(in super::super) error: f64,
-    pub(in super::super) allowed: f64,
+    pub(in crate::native) call: usize,
+    pub(in crate::native) error: f64,
+    pub(in crate::native) allowed: f64,
 }
 
 /// Finds inputs that are cut differently; nothing, where there are none. Results may be apart by `limit` and `noise`,

@@ -10,17 +10,17 @@ use ulpscope_dump::operators::Family;
 use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
 use ulpscope_formats::json::Json;
 
-use super::super::extent::SpreadShare;
-use super::super::flow::Calls;
-use super::super::measure::{Numbers, recorded};
-use super::super::observed::{Source, hashed, place};
-use super::super::operation::Operation;
-use super::super::rounding::{ACCUMULATOR, unit_roundoff};
-use super::super::thresholds::evidence::TELLING;
-use super::super::updates::is_of_optimizer;
-use super::super::written::parameter_of;
 use super::final_values::FinalValues;
 use super::likeness::distance;
+use crate::native::attribution::updates::is_of_optimizer;
+use crate::native::evidence::call_evidence::{Source, hashed, place};
+use crate::native::evidence::flow::Calls;
+use crate::native::evidence::measure::{Numbers, recorded};
+use crate::native::evidence::operation::Operation;
+use crate::native::evidence::tensor_error::SpreadShare;
+use crate::native::evidence::written::parameter_of;
+use crate::native::expectation::rounding::{ACCUMULATOR, unit_roundoff};
+use crate::native::thresholds::evidence::TELLING;
 
 /// How dumps name a parameter that a call was given.
 const PARAMETER: &str = "parameter:";
@@ -82,10 +82,10 @@ impl Value {
 
 /// A parameter, its gradient, or an input of the run.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Weight {
+pub(in crate::native) struct Weight {
     pub(super) count: u64,
     pub(super) numbers: Numbers,
-    pub(in super::super) unit: f64,
+    pub(in crate::native) unit: f64,
     /// The calls that compute from it, in order; not those that update it.
     pub(super) uses: Vec<usize>,
     /// Of a parameter: whether a call that was given it passes a gradient back.
@@ -94,7 +94,7 @@ pub(in super::super) struct Weight {
 
 impl Weight {
     /// What a tensor holds; nothing, where its size is not known.
-    pub(in super::super) fn of(tensor: &TensorEntry) -> Option<Weight> {
+    pub(in crate::native) fn of(tensor: &TensorEntry) -> Option<Weight> {
         let count = tensor.count()?;
         Some(Weight {
             count,
@@ -106,7 +106,7 @@ impl Weight {
     }
 
     /// Several as one, whatever the order of their elements.
-    pub(in super::super) fn joined(parts: &[&Weight]) -> Option<Weight> {
+    pub(in crate::native) fn joined(parts: &[&Weight]) -> Option<Weight> {
         let count: u64 = parts.iter().map(|part| part.count).sum();
         let all = |stat: usize| parts.iter().map(|part| part.numbers[stat]).collect::<Option<Vec<f64>>>();
         let means: Option<Vec<f64>> =
@@ -126,11 +126,11 @@ impl Weight {
     }
 
     /// The largest difference of their statistics, relative to their size; nothing for different numbers of elements.
-    pub(in super::super) fn distance(&self, other: &Weight) -> Option<f64> {
+    pub(in crate::native) fn distance(&self, other: &Weight) -> Option<f64> {
         (self.count == other.count).then(|| distance(self.count, &self.numbers, &other.numbers))?
     }
 
-    pub(in super::super) fn norm(&self) -> f64 {
+    pub(in crate::native) fn norm(&self) -> f64 {
         self.numbers[3].unwrap_or(0.0)
     }
 }

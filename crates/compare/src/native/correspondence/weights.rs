@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::super::rounding::ACCUMULATOR;
-use super::super::thresholds::correspondence::{MOVED, SAME_WEIGHT, STORED_COARSELY};
 use super::likeness::distance;
 use super::program::Weight;
+use crate::native::expectation::rounding::ACCUMULATOR;
+use crate::native::thresholds::correspondence::{MOVED, SAME_WEIGHT, STORED_COARSELY};
 
 /// Parts of a parameter that the other side keeps as one: queries, keys, values; and a gate.
 const MOST_PARTS: usize = 4;
