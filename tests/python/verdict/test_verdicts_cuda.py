@@ -1,7 +1,7 @@
 """Verdicts on a port to another chip: a GPU against the CPU. Skipped where there is none."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +11,13 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from torch import Tensor  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-
 import ulpscope  # noqa: E402
 from faults.models import MODELS, build  # noqa: E402
+from wrong_kernels import CHANGES, KERNELS, WrongKernel  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-
-
-class Wrong(TorchDispatchMode):
-    """A kernel that goes wrong once."""
-
-    def __init__(self, operator: str, number: int, change: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self._operator, self._left, self._change = operator, number, change
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func._schema.name != self._operator:
-            return result
-        self._left -= 1
-        return self._change(result) if self._left == 0 else result
 
 
 @pytest.fixture(autouse=True)
@@ -85,35 +68,11 @@ def test_tf32_is_named(tmp_path: Path, model: str) -> None:
     assert "as if it were computed in TF32" in found[0].why
 
 
-def one_element(result: Tensor) -> Tensor:
-    result = result.clone()
-    result.view(-1)[result.numel() // 3] += 0.1 * result.abs().max()
-    return result
-
-
-CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
-    "scaled": lambda result: result * 1.01,
-    "one element": one_element,
-    "rows swapped": lambda result: result.flip(0),
-    "bfloat16": lambda result: result.to(torch.bfloat16).to(result.dtype),
-}
-# The fifth time that an operator runs, and the call it belongs to.
-KERNELS = {
-    ("gpt", "aten::addmm"): "Functional.linear.4.forward",
-    ("gpt", "aten::bmm"): "Tensor.__matmul__.4.forward",
-    ("encoder", "aten::addmm"): "Functional.linear.4.forward",
-    ("convnet", "aten::convolution"): "Functional.conv2d.4.forward",
-    ("convnet", "aten::relu"): "Functional.relu.4.forward",
-    ("moe", "aten::mm"): "Torch.mm.3.forward",
-    ("unet", "aten::convolution"): "Functional.conv2d.4.forward",
-}
-
-
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(("model", "operator"), KERNELS)
 def test_a_wrong_kernel_of_a_port_is_named(tmp_path: Path, model: str, operator: str, change: str) -> None:
     golden = dump(tmp_path / "golden", model, 0, "cpu")
-    with Wrong(operator, 5, CHANGES[change]):
+    with WrongKernel(operator, 5, CHANGES[change]):
         target = dump(tmp_path / "target", model, 0, "cuda")
     found = ulpscope.compare(target, golden).divergences
     assert [one.call for one in found] == [KERNELS[model, operator]]

@@ -32,7 +32,7 @@ use crate::final_result::{FinalResult, UnexplainedStep};
 use crate::finding::Finding;
 use crate::note::Note;
 use crate::pairing::{
-    CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Unit, pair, pair_entries,
+    CallPair, EntryHow, EntryPair, EntryUnit, PairOptions, Pairing, Reason, Unit, pair, pair_entries,
 };
 use crate::proof::Proving;
 use crate::region::Region;
@@ -427,8 +427,8 @@ impl<'a> NativePlan<'a> {
     fn judge_unit(&self, unit: usize) -> (Judged, CallEvidence<EntryRange>) {
         match &self.pairing.units[unit] {
             Unit::Pair(pair) => self.judge_pair(pair),
-            Unit::TargetOnly { call, reason } => self.judge_lone(Side::Target, *call, &reason.to_string()),
-            Unit::GoldenOnly { call, reason } => self.judge_lone(Side::Golden, *call, &reason.to_string()),
+            Unit::TargetOnly { call, reason } => self.judge_lone(Side::Target, *call, *reason),
+            Unit::GoldenOnly { call, reason } => self.judge_lone(Side::Golden, *call, *reason),
         }
     }
 
@@ -450,6 +450,7 @@ impl<'a> NativePlan<'a> {
             prints: None,
             adds_nothing: false,
             is_unread: false,
+            is_left_out: false,
         };
         let name = target.name(pair.target);
         let how = pair.how.word();
@@ -553,13 +554,14 @@ impl<'a> NativePlan<'a> {
         (module, stack.map(|stack| CodeLines::of(&stack)))
     }
 
-    fn judge_lone(&self, side: Side, call: usize, reason: &str) -> (Judged, CallEvidence<EntryRange>) {
+    fn judge_lone(&self, side: Side, call: usize, reason: Reason) -> (Judged, CallEvidence<EntryRange>) {
         let calls = match side {
             Side::Target => &self.target,
             Side::Golden => &self.golden,
         };
         let rank = calls.rank;
         let name = rank.name(call);
+        let text = reason.to_string();
         let mut judged = Judged::default();
         match side {
             Side::Target => judged.target = Some(call),
@@ -568,8 +570,8 @@ impl<'a> NativePlan<'a> {
         let code = rank.stack(call).map(|stack| CodeLines::of(&stack));
         let module = rank.parent(call);
         let line = Line { call: &name, module: module.as_deref(), code: code.as_ref(), ..Line::default() };
-        judged.rows.push(line.row(only_in(side), Some(Fact::Unpaired(reason.to_owned())), Verdict::Warn));
-        judged.partnerless.push(Partnerless { side, name, reason: reason.to_owned(), is_joined: false });
+        judged.rows.push(line.row(only_in(side), Some(Fact::Unpaired(text.clone())), Verdict::Warn));
+        judged.partnerless.push(Partnerless { side, name, reason: text, is_joined: false });
         let entries = match rank.entries(call) {
             Ok(entries) => entries,
             Err(error) => {
@@ -589,6 +591,7 @@ impl<'a> NativePlan<'a> {
             kind: rank.calls()[call].kind,
             adds_nothing: evidence::call_evidence::adds_nothing(&entries, calls.operation(call)),
             is_unread: false,
+            is_left_out: matches!(reason, Reason::LeftOut { .. }),
             prints: self.keep_prints(&seen, prints.collect()),
             entries: self.entries.push(seen),
         };

@@ -114,7 +114,8 @@ pub(super) fn is_port(units: &[CallEvidence], flow: &Flow, kept: &FinalParameter
             || kept.is_towards(*at)
             || kept.updates.contains(*at)
             || flow.operations[*at].is_in_place;
-        units[*at].kind == CallKind::Forward && !flow.is_composite(*at) && !is_update
+        let is_seen = !units[*at].is_left_out;
+        is_seen && units[*at].kind == CallKind::Forward && !flow.is_composite(*at) && !is_update
     };
     let (mut lone, mut all) = (0, 0);
     for at in (0..units.len()).filter(is_call) {

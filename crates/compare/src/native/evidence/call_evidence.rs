@@ -37,6 +37,8 @@ pub(in crate::native) struct CallEvidence<E = EntrySlice> {
     pub(in crate::native) adds_nothing: bool,
     /// Whether it could not be read on one of the sides.
     pub(in crate::native) is_unread: bool,
+    /// Whether the other side was captured at a level that records no such calls: that it is unpaired says nothing.
+    pub(in crate::native) is_left_out: bool,
 }
 
 /// What tells the values of entries from others.
@@ -64,7 +66,7 @@ pub(in crate::native) struct EntryEvidence {
     traits: Arc<EntryTraits>,
     /// Its size and its error, where it is a tensor whose numbers both sides have.
     pub(in crate::native) numbers: Option<TensorError>,
-    /// The calls of [`Seen::sources`], or what stands for other sources.
+    /// The calls of [`EntryEvidence::sources`], or what stands for other sources.
     source_calls: [u32; 2],
 }
 
@@ -73,7 +75,7 @@ pub(in crate::native) struct EntryEvidence {
 pub(in crate::native) struct EntryTraits {
     /// The number of its row among those of its call.
     pub(in crate::native) row: u32,
-    /// See [`Seen::ordinal`] and [`Seen::element`].
+    /// See [`EntryEvidence::ordinal`] and [`EntryEvidence::element`].
     ordinal: u32,
     element: u32,
     pub(in crate::native) role: Role,
@@ -259,8 +261,9 @@ pub(in crate::native) fn adds_nothing(entries: &[Entry], operation: Operation) -
 impl CallEvidence<EntryRange> {
     /// The same with its entries.
     pub(in crate::native) fn with_entries(self, pieces: &EntryPieces) -> CallEvidence {
-        let CallEvidence { calls, kind, entries, prints, adds_nothing, is_unread } = self;
-        CallEvidence { calls, kind, entries: pieces.slice(entries), prints, adds_nothing, is_unread }
+        let CallEvidence { calls, kind, entries, prints, adds_nothing, is_unread, is_left_out } = self;
+        let entries = pieces.slice(entries);
+        CallEvidence { calls, kind, entries, prints, adds_nothing, is_unread, is_left_out }
     }
 }
 

@@ -147,6 +147,7 @@ mod tests {
             prints: None,
             adds_nothing: false,
             is_unread: false,
+            is_left_out: false,
         };
         ranges.into_iter().map(|range| unit(range).with_entries(&pieces)).collect()
     }

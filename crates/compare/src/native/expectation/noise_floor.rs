@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! noise, golden ──► paired as target and golden are ──► entry by entry measured ──► Floor: errors by golden's call and place
-//! units of target and golden ──► NoiseFloor::of_units ──► NoiseSample: what an entry may be off because a healthy run is as well
+//! units of target and golden ──► NoiseNoiseFloor::of_units ──► NoiseSample: what an entry may be off because a healthy run is as well
 //! ```
 //! Rounding and siblings say what a healthy run should look like; another kernel, thread count or seed, or inputs moved by
 //! a unit in the last place, show what one does look like. Only errors are kept, and only where there are any.
