@@ -72,6 +72,9 @@ pub struct LeftDetails {
     pub of: u64,
     /// Calls of the target and of the golden that update them.
     pub calls: [u64; 2],
+    /// The calls that may have made the first differ, where both sides write into it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<Box<Region>>,
 }
 
 /// How a call introduced an error.
@@ -122,6 +125,16 @@ pub enum FindingCause {
 }
 
 impl FindingCause {
+    /// The calls of both sides that may have made the difference, where it is not one call that is known to.
+    #[must_use]
+    pub fn region(&self) -> Option<&Region> {
+        match self {
+            FindingCause::Region(region) => Some(region),
+            FindingCause::Updates(LeftDetails { region, .. }) => region.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The text in rows before the numbers; empty if the numbers say it all.
     pub(crate) fn evidence(&self) -> String {
         match self {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Calls of both sides that lie between values that agree and the first that do not.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// Calls of the target, the most suspect first.
     pub target: RegionCalls,
@@ -19,7 +19,7 @@ pub struct Region {
 }
 
 /// Calls of one side.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionCalls {
     /// Those that compute, the most suspect first.
     pub computing: Vec<RegionCall>,
@@ -28,7 +28,7 @@ pub struct RegionCalls {
 }
 
 /// A call, its place in the program and its results.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionCall {
     /// Its name.
     pub name: String,

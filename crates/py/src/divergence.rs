@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use serde_json::Value as Json;
-use ulpscope_compare::{FindingCause, ProofVerdict, RankResult};
+use ulpscope_compare::{ProofVerdict, RankResult};
 use ulpscope_report::{Align, Cell, Record, Table, Terminal, escape};
 
 use crate::region::Region;
@@ -46,14 +46,6 @@ packed! {
     }
 }
 
-/// The calls among which two programs part.
-fn region(found: &ulpscope_compare::Divergence) -> Option<&ulpscope_compare::Region> {
-    match &found.finding.cause {
-        FindingCause::Region(region) => Some(region),
-        _ => None,
-    }
-}
-
 impl Divergence {
     pub(crate) fn of<S>(rank: &RankResult<S>, found: &ulpscope_compare::Divergence) -> Divergence {
         let finding = &found.finding;
@@ -67,7 +59,7 @@ impl Divergence {
         Divergence {
             call: found.call.clone(),
             golden_call: found.golden_call.clone(),
-            region: region(found).map(Region::of),
+            region: finding.cause.region().map(Region::of),
             module: found.module.clone(),
             code: found.code.clone(),
             inner_code: found.inner_code.clone(),

@@ -9,9 +9,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use ulpscope_compare::{
-    Divergence, FindingCause, Measure, Region, RegionCall, RegionCalls, RegionResult, Side,
-};
+use ulpscope_compare::{Divergence, Measure, Region, RegionCall, RegionCalls, RegionResult, Side};
 
 use crate::Compared;
 use crate::explanation::Explanation;
@@ -183,10 +181,7 @@ pub(crate) fn lines(calls: &[&ListedCall]) -> Vec<String> {
 
 /// The region of a finding, if its cause is one.
 pub(crate) fn of(first: &Divergence) -> Option<&Region> {
-    match &first.finding.cause {
-        FindingCause::Region(region) => Some(region),
-        _ => None,
-    }
+    first.finding.cause.region()
 }
 
 /// Its number among those of the comparison, from 1.

@@ -37,7 +37,7 @@ def by_hand(net: nn.Module, rate: float = RATE, decay: float = DECAY, fault: str
             parameter.mul_(1 - rate * decay)
             mean.mul_(0.9).add_(gradient, alpha=0.1)
             square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
-            size = (square / (1 - 0.999**number)).sqrt() + 1e-8
+            size = (square / (1 - 0.999**number if fault != "square" else 1)).sqrt() + 1e-8
             parameter.sub_(rate * (mean / (1 - 0.9**number)) / size)
             if fault == "cut off" and parameter is state[0][0]:
                 parameter.clamp_(-0.1, 0.1)
@@ -169,6 +169,27 @@ def test_a_different_update_is_named(wrong: Callable[[nn.Module], Step], task: s
     assert compared.divergences[0].kind == "different program"
     assert compared.divergences[0].call == "Tensor.sub_.0.forward"
     assert compared.agreement == "differ"
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize("foreach", [True, False], ids=["all at once", "one by one"])
+def test_calls_of_an_update_between_values_that_agree_are_listed(
+    foreach: bool, task: str, tmp_path: Path
+) -> None:
+    golden = trained(tmp_path / "golden", lambda net: of_torch(net, foreach=foreach), task)
+    target = trained(tmp_path / "target", lambda net: by_hand(net, fault="square"), task)
+    compared = ulpscope.compare(target, golden)
+    region = compared.divergences[0].region
+    assert region is not None
+    computing = {one.name for one in region.target if one.role in ("first", "computes")}
+    # The running means of both programs agree: what is computed from them lies between.
+    assert {"Tensor.__add__.0.forward", "Tensor.sub_.0.forward"} <= computing
+    assert not computing & {"Tensor.add_.0.forward", "Tensor.addcmul_.0.forward", "Tensor.mul_.1.forward"}
+    last = "Torch._foreach_addcdiv_.0.forward" if foreach else "Tensor.addcdiv_.0.forward"
+    assert [one.name for one in region.before] == ["Tensor.sub_.0.forward", last]
+    said = compared.explain()
+    assert "Of those for this one, the cause is among the calls listed below." in said
+    assert "Between, in the golden" in said
 
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])

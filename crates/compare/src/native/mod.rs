@@ -317,7 +317,7 @@ impl<'a> NativePlan<'a> {
         let origins = &known.origins;
         let is_left = |left: &&LeftApart| left.by == unit || conclusion.cause == Some(Cause::Updates);
         let left = known.kept.first_apart.as_ref().filter(is_left);
-        let left = left.map(|left| known.kept.left_by(left));
+        let left = left.map(|left| known.kept.left_by(left, [&self.target, &self.golden]));
         let region = known.region.as_ref().filter(|(first, _)| *first == unit).map(|(_, region)| region);
         let settling = attribution::verdict::Settling {
             conclusion,

@@ -7,6 +7,7 @@ use ulpscope_dump::CallKind;
 
 use super::correspondence::{Agreed, Correspondence, Cut, EndApart, Unrelated};
 use super::judgement::Runs;
+use super::thresholds::confidence;
 use super::thresholds::ports::{CALLS_PER_LONE, FEW_LONE};
 use crate::native::attribution::conclude::results;
 use crate::native::attribution::conclusion::{Cause, Conclusion, found};
@@ -160,7 +161,11 @@ fn of_unit(at: usize, unit: &CallEvidence, first: Option<usize>) -> Conclusion {
 /// The first call of the cut. The surer, the further behind it results are apart, and the fewer calls may have done it.
 fn blamed(unit: &CallEvidence, cut: &Cut) -> Conclusion {
     let sure = (1.0 - cut.allowed / cut.error).max(0.0);
-    let share = if cut.is_of_both { 1.0 } else { 1.0 / (cut.named.max(1) as f64).sqrt() };
+    let share = match cut.is_of_both {
+        _ if cut.only_shows => confidence::GUESS,
+        true => 1.0,
+        false => 1.0 / (cut.named.max(1) as f64).sqrt(),
+    };
     let class = if cut.is_of_both { Class::DivergedHere } else { Class::DifferentProgram };
     let relative = |whole: f64| ErrorProfile { whole, ..ErrorProfile::default() };
     Conclusion {

@@ -168,17 +168,22 @@ impl Attribution<'_> {
         let mut blamed: Vec<usize> = self.kept.updates.members().filter(is_blamed).collect();
         blamed.retain(|&at| self.kept.updates.is_in_rewritten(at));
         blamed.sort_unstable();
-        let (Some((&first, others)), Some(_)) = (blamed.split_first(), &self.kept.first_apart) else {
-            return;
-        };
-        if others.is_empty() {
+        let (Some(&first), Some(left)) = (blamed.first(), &self.kept.first_apart) else { return };
+        if blamed.len() == 1 {
             return;
         }
+        let mut named = first;
         if self.done.cause(first).is_some_and(is_of_structure) {
-            self.done.set(first, Conclusion { cause: Some(Cause::Updates), ..self.done.get(first) });
+            // Where both sides write, it is known from which values on they compute something else.
+            let found = self.kept.blamed().filter(|_| left.cut.is_some());
+            let conclusion;
+            (named, conclusion) = found.unwrap_or_else(|| {
+                (first, Conclusion { cause: Some(Cause::Updates), ..self.done.get(first) })
+            });
+            self.done.set(named, conclusion);
         }
-        for &at in others {
-            self.done.set(at, Conclusion { from: Some(first), ..Conclusion::of(Class::Inherited) });
+        for at in blamed.into_iter().filter(|&at| at != named) {
+            self.done.set(at, Conclusion { from: Some(named), ..Conclusion::of(Class::Inherited) });
         }
     }
 

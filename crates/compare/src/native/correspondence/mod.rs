@@ -22,6 +22,7 @@ mod piece_ends;
 mod pieces;
 mod program;
 mod slices;
+mod update_cut;
 mod weights;
 
 use std::collections::{BTreeSet, HashMap};
@@ -37,6 +38,7 @@ pub(super) use ends::{EndApart, EndKind};
 pub(super) use pieces::Pieces;
 use program::Program;
 pub(super) use program::Weight;
+pub(super) use update_cut::update_cut;
 
 /// Two programs whose final results agree.
 #[derive(Clone, Debug)]

@@ -17,8 +17,9 @@ use ulpscope_dump::{CallKind, Content, Entry, Rank};
 use crate::finding::LeftDetails;
 use crate::native::attribution::conclusion::{Cause, Conclusion, found};
 use crate::native::attribution::updates::{Updates, is_plain, is_unit_of_optimizer, writers};
-use crate::native::correspondence::Weight;
+use crate::native::correspondence::named_region::named;
 use crate::native::correspondence::parameter_pairs::{ParameterPair, parameter_pairs};
+use crate::native::correspondence::{Cut, Weight, update_cut};
 use crate::native::evidence::call_evidence::{CallEvidence, Source};
 use crate::native::evidence::flow::{Calls, Flow};
 use crate::native::evidence::measure::{State, measure};
@@ -64,13 +65,17 @@ pub(in crate::native) struct LeftApart {
     pub(in crate::native) by: usize,
     pub(in crate::native) error: ErrorProfile,
     pub(in crate::native) expected: ErrorProfile,
+    /// The calls of both sides that may have made the difference, where both write.
+    pub(in crate::native) cut: Option<Cut>,
 }
 
 /// A parameter that is compared by what is left in it.
-struct Left {
+struct Left<'a> {
     name: String,
     /// The units that write into it, the target's first.
     by: Vec<usize>,
+    /// What both sides write, where each keeps it as one.
+    written: Option<[&'a Written; 2]>,
     /// How far it is left apart, where that can be told.
     apart: Option<LeftBy>,
     /// Whether its gradients on the two sides were compared, so that it is known how far they lead apart.
@@ -146,7 +151,7 @@ impl FinalParameters {
         let updates = Updates::of(units, flow, calls, &pairs);
         let noise = gradient_noise(units);
         let gradients = calls.map(|calls| recorded_gradients(calls.rank));
-        let left: Vec<Left> = pairs
+        let left: Vec<Left<'_>> = pairs
             .into_par_iter()
             .filter_map(|pair| {
                 let by = writers(&pair, flow).concat();
@@ -155,18 +160,23 @@ impl FinalParameters {
                 is_lone.then(|| {
                     let own = gradient_apart(calls, &pair, gradients.each_ref());
                     let apart = left_apart(calls, &pair, own.unwrap_or(0.0).max(noise));
-                    Left { apart, name: pair.name, by, is_by_own_gradient: own.is_some() }
+                    let written = match pair.sides.each_ref().map(Vec::as_slice) {
+                        [&[target], &[golden]] => Some([target, golden]),
+                        _ => None,
+                    };
+                    Left { apart, name: pair.name, by, written, is_by_own_gradient: own.is_some() }
                 })
             })
             .collect();
         // A parameter whose gradient is zero except for rounding, as that of the bias of keys, goes where rounding takes it. It may be
         // a part of one whose gradient is not.
-        let is_other = |left: &&Left| !left.apart.is_some_and(|apart| apart.is_expected());
+        let is_other = |left: &&Left<'_>| !left.apart.is_some_and(|apart| apart.is_expected());
         let others = left.iter().filter(is_other).count() as f64;
         let count = left.len() as f64;
         let are_few = |share: Threshold| others * share.get() <= count;
         let mut kept = FinalParameters { updates, ..FinalParameters::default() };
-        for Left { name, by, apart, is_by_own_gradient } in left {
+        let mut first_written = None;
+        for Left { name, by, written, apart, is_by_own_gradient } in left {
             let goes_anywhere = |apart: &LeftBy| {
                 let is_far_or_unknown = !is_by_own_gradient || apart.is_as_far_as_steps();
                 apart.is_within_steps() && (are_few(ZERO_GRADIENTS) && is_far_or_unknown || are_few(RARE))
@@ -185,8 +195,15 @@ impl FinalParameters {
             if let (false, Some(by), Some(LeftBy { error, expected, .. })) = (agrees, lone, apart)
                 && kept.first_apart.as_ref().is_none_or(|first| by < first.by)
             {
-                kept.first_apart = Some(LeftApart { name, by, error, expected });
+                kept.first_apart = Some(LeftApart { name, by, error, expected, cut: None });
+                first_written = written;
             }
+        }
+        if let (Some(first), Some(written), true) =
+            (&mut kept.first_apart, first_written, kept.updates.is_rewritten)
+        {
+            let allowed = LEAST_ALLOWED.get() * (noise + ROUNDINGS.get() * ACCUMULATOR);
+            first.cut = update_cut(calls, written, allowed, (first.error.whole, first.expected.whole));
         }
         kept.find_towards(units, flow, calls);
         kept
@@ -199,16 +216,20 @@ impl FinalParameters {
 
     /// Who is blamed for what is left in parameters, and the conclusion on it.
     pub(in crate::native) fn blamed(&self) -> Option<(usize, Conclusion)> {
-        let &LeftApart { by, error, expected, .. } = self.first_apart.as_ref()?;
+        let LeftApart { by, error, expected, cut, .. } = self.first_apart.as_ref()?;
+        let (by, error, expected) = (*by, *error, *expected);
         let cause = if self.updates.is_rewritten { Cause::Updates } else { Cause::Left };
-        let blamed = found(Class::DifferentProgram, cause, 0, confidence::STRUCTURE);
+        // Any call of the cut may have done it.
+        let sure = confidence::STRUCTURE / cut.as_ref().map_or(1.0, |cut| (cut.named.max(1) as f64).sqrt());
+        let blamed = found(Class::DifferentProgram, cause, 0, sure);
         Some((by, Conclusion { entry: None, error, expected, is_of_taker: true, ..blamed }))
     }
 
     /// What is said of a parameter that is left different.
-    pub(in crate::native) fn left_by(&self, left: &LeftApart) -> LeftDetails {
+    pub(in crate::native) fn left_by(&self, left: &LeftApart, calls: [&Calls<'_>; 2]) -> LeftDetails {
         let [differ, of] = self.apart;
-        LeftDetails { name: left.name.clone(), differ, of, calls: self.updates.calls }
+        let region = left.cut.as_ref().map(|cut| Box::new(named(calls, cut)));
+        LeftDetails { name: left.name.clone(), differ, of, calls: self.updates.calls, region }
     }
 
     /// Where the dump says what belongs to the step of an optimizer, all of it does, be it to count steps.

@@ -41,15 +41,19 @@ pub(super) fn sentence(said: &Cause) -> String {
             let instead = instead.map(|other| format!("；{}在此处调用 {}", other_side(*side), spoken(other)));
             format!("只有{}调用 {call}{}。", side_word(*side), instead.unwrap_or_default())
         }
-        FindingCause::Updates(LeftDetails { name, differ, of, calls: [target, golden] }) => {
+        FindingCause::Updates(LeftDetails { name, differ, of, calls: [target, golden], region }) => {
             let name = match name.split_once(':') {
                 Some(("gradient", name)) => format!("梯度 {name}"),
                 Some((_, name)) => format!("参数 {name}"),
                 None => name.clone(),
             };
+            let place = match region {
+                Some(_) => "对这一个参数，原因在下面列出的调用之中。",
+                None => "原因可能在其中任何一个。",
+            };
             format!(
                 "参数的更新不同：本步之后，在比较过的 {of} 个参数和梯度中有 {differ} 个不同。第一个是{name}，先看 {call}。\
-                 两次运行用不同的调用来更新（目标 {target} 个，标杆 {golden} 个），原因可能在其中任何一个。"
+                 两次运行用不同的调用来更新（目标 {target} 个，标杆 {golden} 个）。{place}"
             )
         }
         FindingCause::Cast => {

@@ -49,12 +49,18 @@ pub(super) fn sentence(said: &Cause) -> String {
             });
             format!("only the {} calls {call}{}.", side.word(), instead.unwrap_or_default())
         }
-        FindingCause::Updates(LeftDetails { name, differ, of, calls: [target, golden] }) => format!(
-            "the update of parameters differs: after this step, {differ} of {of} parameters and gradients that were compared \
-             differ. The first is the {}; the first call to look at is {call}. The two runs make different calls for the \
-             update ({target} in the target, {golden} in the golden), so the cause may be any of them.",
-            name.replacen(':', " ", 1)
-        ),
+        FindingCause::Updates(LeftDetails { name, differ, of, calls: [target, golden], region }) => {
+            let place = match region {
+                Some(_) => "Of those for this one, the cause is among the calls listed below.",
+                None => "The cause may be any of them.",
+            };
+            format!(
+                "the update of parameters differs: after this step, {differ} of {of} parameters and gradients that were \
+                 compared differ. The first is the {}; the first call to look at is {call}. The two runs make different \
+                 calls for the update ({target} in the target, {golden} in the golden). {place}",
+                name.replacen(':', " ", 1)
+            )
+        }
         FindingCause::Cast => {
             let [target, golden] =
                 dtypes.each_ref().map(|dtype| dtype.as_deref().unwrap_or("a different dtype"));
