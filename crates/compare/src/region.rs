@@ -16,6 +16,10 @@ pub struct Region {
     pub after: Vec<[RegionCall; 2]>,
     /// The calls at its end, whose results do not agree.
     pub before: [RegionCall; 2],
+    /// Whether it may begin earlier: its first call only moves or selects elements, and of what goes into it the statistics alone
+    /// agree.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_begin_earlier: bool,
 }
 
 /// Calls of one side.

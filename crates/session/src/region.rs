@@ -36,6 +36,8 @@ pub enum RegionStatement {
     },
     /// It begins with the inputs and parameters of the run.
     FromStart,
+    /// It may begin earlier: statistics alone agree there.
+    MayBeginEarlier,
     /// So many more calls whose results go into it and agree.
     MoreBefore(u64),
     /// The line of code of one side.
@@ -207,6 +209,9 @@ pub(crate) fn edges(region: &Region) -> Vec<Statement> {
     } else if more > 0 {
         said.push(RegionStatement::MoreBefore(more));
     }
+    if region.may_begin_earlier {
+        said.push(RegionStatement::MayBeginEarlier);
+    }
     said.into_iter().map(Statement::Region).collect()
 }
 
@@ -242,7 +247,8 @@ pub(crate) fn confidence(region: &Region, first: &Divergence) -> Statement {
     let finding = &first.finding;
     let measured = finding.measure.map(|measure| 1.0 - measure.floor / measure.error);
     let sure = measured.filter(|sure| sure.is_finite()).unwrap_or(finding.confidence);
-    let sure = sure.clamp(finding.confidence, 1.0);
+    let sure =
+        if region.may_begin_earlier { finding.confidence } else { sure.clamp(finding.confidence, 1.0) };
     let is_only = region.target.computing.len() + region.golden.computing.len() <= 2;
     let first = (!is_only).then(|| FirstCall { call: first.call.clone(), confidence: finding.confidence });
     Statement::Region(RegionStatement::Confidence { region: sure, first })

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 import ulpscope
 
 
-def run(path: Path, net: nn.Module, x: Tensor) -> Path:
-    with ulpscope.capture(path, model=net, level="mix", task="tensor"):
+def run(path: Path, net: nn.Module, x: Tensor, task: str = "tensor") -> Path:
+    with ulpscope.capture(path, model=net, level="mix", task=task):
         net(x)
     return path
 
@@ -87,3 +87,40 @@ def test_agreement_says_nothing_is_left_to_look_at(tmp_path: Path) -> None:
     compared = ulpscope.compare(target, run(tmp_path / "golden", Logarithms(by_hand=False), x))
     assert compared.agreement == "agree"
     assert "to look at" not in compared.reason
+
+
+class SmallRow(nn.Module):
+    """A network whose first row is small beside the others, and of which the head sees this row alone."""
+
+    def __init__(self, *, by_hand: bool, offset: float = 0.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Linear(16, 16, bias=False) for _ in range(6))
+        self.head = nn.Linear(16, 4)
+        self.by_hand, self.offset = by_hand, offset
+
+    def forward(self, x: Tensor) -> Tensor:
+        for number, layer in enumerate(self.layers):
+            y = layer(x)
+            if number == 2 and self.offset:
+                y = y + self.offset
+            # The same function in one call, or in three.
+            x = x + (y / (1 + torch.exp(-y)) if self.by_hand else nn.functional.silu(y))
+        return self.head(x[:, 0] * 1e4)
+
+
+def test_elements_that_statistics_do_not_show_are_not_blamed_on_the_call_that_selects_them(
+    tmp_path: Path,
+) -> None:
+    x = torch.randn(4, 64, 16, generator=torch.Generator().manual_seed(1))
+    x[:, 0] *= 1e-4
+    wrong = run(tmp_path / "wrong", SmallRow(by_hand=True, offset=1e-7), x, "statistics")
+    golden = run(tmp_path / "golden", SmallRow(by_hand=False), x, "statistics")
+    compared = ulpscope.compare(wrong, golden)
+    assert (compared.agreement, compared.divergences[0].call) == ("differ", "Tensor.__getitem__.0.forward")
+    assert compared.divergences[0].confidence < 0.3
+    said = compared.explain()
+    assert "they hardly show single elements: the difference may arise earlier" in said
+    assert "very high" not in said
+    right = run(tmp_path / "right", SmallRow(by_hand=True), x, "statistics")
+    assert ulpscope.compare(right, golden).agreement == "agree"

@@ -16,6 +16,9 @@ pub(super) fn sentence(said: &RegionStatement) -> String {
             let golden = if golden == target { String::new() } else { format!("；标杆中为 {golden}") };
             format!("{word}{target}（{what}{golden}）")
         }
+        RegionStatement::MayBeginEarlier => {
+            "只比较了统计量，单个元素的差异几乎不会显示：差异可能更早产生。记录张量可以看清。".to_owned()
+        }
         RegionStatement::FromStart => "之后    运行的输入和参数".to_owned(),
         RegionStatement::MoreBefore(count) => format!("之前另有 {count} 个调用一致。"),
         RegionStatement::CodeOf { side, code } => format!("{}  {code}", side_word(*side)),

@@ -17,6 +17,11 @@ pub(super) fn sentence(said: &RegionStatement) -> String {
             format!("{word} {target} ({what}{golden})")
         }
         RegionStatement::FromStart => "after   the inputs and parameters of the run".to_owned(),
+        RegionStatement::MayBeginEarlier => {
+            "Only statistics were compared, and they hardly show single elements: the difference may arise \
+                                             earlier. Record tensors to see."
+                .to_owned()
+        }
         RegionStatement::MoreBefore(1) => "1 more call before it agrees.".to_owned(),
         RegionStatement::MoreBefore(count) => format!("{count} more calls before it agree."),
         RegionStatement::CodeOf { side, code } => format!("{}  {code}", side.word()),
