@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use ulpscope_dump::ModelResults;
+
 /// Different failure reasons kept; further ones are counted together.
 const MAX_REASONS: usize = 100;
+
+/// Results of models that are kept; of a step with more, none are: they would make a ledger that nobody reads.
+const MAX_RESULTS: usize = 10_000;
 
 /// Why a call was left out that had no outcome when the ledger was written: another thread was about to record it.
 const OVERTAKEN: &str = "began as the step ended";
@@ -66,6 +71,9 @@ pub struct StepLedger {
     failed: BTreeMap<String, u64>,
     unread: BTreeMap<String, u64>,
     notes: BTreeMap<String, u64>,
+    returned: Vec<ModelResults>,
+    /// How many results these have, and further ones.
+    results: usize,
 }
 
 impl StepLedger {
@@ -103,6 +111,18 @@ impl StepLedger {
     /// Adds a note that is kept once, without a count.
     pub fn note_once(&mut self, text: &str) {
         self.notes.insert(text.to_owned(), 1);
+    }
+
+    /// Adds what a model returned.
+    pub fn returned(&mut self, results: Vec<(String, Option<String>)>) {
+        // A call without tensors counts, too.
+        self.results += results.len().max(1);
+        if self.results > MAX_RESULTS {
+            self.returned.clear();
+            return;
+        }
+        let calls = self.recorded + self.raised.values().sum::<u64>();
+        self.returned.push(ModelResults { calls, results });
     }
 
     /// Calls without an outcome: not recorded, left out, raised or failed.
@@ -156,6 +176,7 @@ impl StepLedger {
             skipped: skipped.into_iter().map(|(why, count)| (why.to_owned(), count)).collect(),
             failed: counts(&self.failed),
             unread: counts(&self.unread),
+            returned: self.returned.clone(),
             notes: self.notes.iter().map(note).collect(),
             ended: ended.or(limit).map(str::to_owned),
             limited: ended.is_none() && limit.is_some(),

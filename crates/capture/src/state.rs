@@ -339,6 +339,14 @@ impl State {
         }
     }
 
+    /// Adds to the ledger what a model returned.
+    pub fn returned(&mut self, results: Vec<(String, Option<String>)>) {
+        self.ledger.returned(results);
+        if let Some(step) = &mut self.step {
+            step.is_behind = true;
+        }
+    }
+
     /// Notes which names in the settings matched nothing, if there was anything to match; returns the notes.
     pub fn note_unmatched(&mut self, plan: &Plan) -> Vec<String> {
         if self.folder.is_none() || !self.ledger.has_seen() {

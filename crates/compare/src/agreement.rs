@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use ulpscope_report::format_short;
 
-use crate::final_result::FinalResult;
+use crate::final_result::{EndDifference, FinalResult};
 use crate::finding::FindingCause;
 use crate::job::{RankResult, first_divergence};
 use crate::run::{Counts, RankOutcome};
@@ -363,6 +363,9 @@ impl fmt::Display for Agreement {
             }
             Agreement::Unexplained { failed, rows } => {
                 write!(f, "{failed} of {rows} rows differ, and no call explains it")
+            }
+            Agreement::FinalResult(result) if result.difference != EndDifference::Numbers => {
+                write!(f, "{result}")
             }
             Agreement::FinalResult(result) => write!(f, "{result}, and no call explains it"),
             Agreement::Refuted { first, calls: 1 } => {

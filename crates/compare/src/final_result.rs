@@ -18,6 +18,28 @@ pub struct FinalResult {
     pub allowed: f64,
     /// The call on the way to it that adds most to the error; `None` if no such call is known.
     pub step: Option<UnexplainedStep>,
+    /// In which way.
+    #[serde(default, skip_serializing_if = "EndDifference::is_of_numbers")]
+    pub difference: EndDifference,
+}
+
+/// In which way final results differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndDifference {
+    /// By their numbers.
+    #[default]
+    Numbers,
+    /// The models return results of different calls, which both programs make.
+    Variable,
+    /// Their elements may be in different places, which statistics do not show.
+    Places,
+}
+
+impl EndDifference {
+    fn is_of_numbers(&self) -> bool {
+        *self == EndDifference::Numbers
+    }
 }
 
 /// A call whose results differ by more than its inputs do.
@@ -42,6 +64,16 @@ pub struct UnexplainedStep {
 
 impl fmt::Display for FinalResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.difference {
+            EndDifference::Numbers => {}
+            EndDifference::Variable => {
+                return write!(f, "the models return different results: {}", self.entry);
+            }
+            EndDifference::Places => {
+                let places = "the results of the models may have their elements in different places";
+                return write!(f, "{places}, which statistics do not show: {}", self.entry);
+            }
+        }
         if self.error.is_infinite() {
             return write!(f, "{} has no counterpart among the final results of the other run", self.entry);
         }

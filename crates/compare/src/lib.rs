@@ -46,7 +46,7 @@ pub mod words;
 pub use agreement::{Agreement, Answer, Surroundings, agreement};
 pub use divergence_entry::DivergenceEntry;
 pub use fact::{ArgumentDifference, Fact, Likeness, NonFiniteCount, Plain, Statistics};
-pub use final_result::{FinalResult, UnexplainedStep};
+pub use final_result::{EndDifference, FinalResult, UnexplainedStep};
 pub use finding::{
     CauseRemark, CauseTraits, Finding, FindingCause, FindingKind, LeftDetails, Measure, Part, Precision,
     ShowsIn,

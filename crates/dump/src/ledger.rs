@@ -17,6 +17,16 @@ pub(crate) const LEDGER_FILE: &str = "ledger.json";
 /// The largest ledger that is read. A run writes a few hundred bytes.
 pub(crate) const MAX_LEDGER_BYTES: u64 = 4 << 20;
 
+/// What a call of a model returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelResults {
+    /// How many calls of the dump had begun when it returned.
+    pub calls: u64,
+    /// Where its tensors came from, by their place in what it returned (`0.logits` of the first call); nothing where no
+    /// recorded call returned one.
+    pub results: Vec<(String, Option<String>)>,
+}
+
 /// What became of the calls of a run: each was recorded, raised, was skipped, or failed. `unread` counts tensors,
 /// not calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +43,8 @@ pub struct Ledger {
     pub failed: Vec<(String, u64)>,
     /// Tensors of recorded calls whose elements could not be read, by reason, in the order written.
     pub unread: Vec<(String, u64)>,
+    /// What models returned, one for each of their calls; empty if that is not known.
+    pub returned: Vec<ModelResults>,
     /// Other information.
     pub notes: Vec<String>,
     /// Why capture ended early, if it did.
@@ -96,6 +108,11 @@ impl Ledger {
             }
             other => return Err(wrong("notes", "a list of text", other)),
         };
+        let returned = match field("returned") {
+            Json::Null => Vec::new(),
+            Json::List(calls) => calls.iter().map(ModelResults::from_json).collect::<Result<_, Error>>()?,
+            other => return Err(wrong("returned", "a list of objects", other)),
+        };
         let ended = match field("ended") {
             Json::Null => None,
             other => Some(text("ended", other)?),
@@ -112,6 +129,7 @@ impl Ledger {
             skipped: counts("skipped")?,
             failed: counts("failed")?,
             unread: counts("unread")?,
+            returned,
             notes,
             ended,
             limited,
@@ -141,6 +159,29 @@ impl Ledger {
     /// How many tensors have no statistics because they could not be read.
     pub fn unread_tensors(&self) -> u64 {
         sum(&self.unread)
+    }
+}
+
+impl ModelResults {
+    fn from_json(json: &Json) -> Result<ModelResults, Error> {
+        let wrong = |expected: &str, found: &Json| {
+            Error::at(Place::Part("returned".to_owned()), Fault::malformed(expected, found.describe()))
+        };
+        let (calls, results) = (json.get("calls"), json.get("results"));
+        let calls = match calls.unwrap_or(&Json::Null) {
+            Json::Int(number) if u64::try_from(*number).is_ok() => *number as u64,
+            other => return Err(wrong("an integer from 0 up", other)),
+        };
+        let Json::Object(results) = results.unwrap_or(&Json::Null) else {
+            return Err(wrong("an object of results", results.unwrap_or(&Json::Null)));
+        };
+        let source = |value: &Json| match value {
+            Json::Null => Ok(None),
+            Json::Str(source) => Ok(Some(source.clone())),
+            other => Err(wrong("the name of a result, or null", other)),
+        };
+        let results = results.iter().map(|(path, value)| Ok((path.clone(), source(value)?)));
+        Ok(ModelResults { calls, results: results.collect::<Result<_, Error>>()? })
     }
 }
 

@@ -60,7 +60,7 @@ pub use file_part::FilePart;
 pub use find::AFTER_LAST_STEP;
 pub use inputs::Inputs;
 pub use key::parse_key;
-pub use ledger::Ledger;
+pub use ledger::{Ledger, ModelResults};
 pub use mapping_csv::read_in as mapped_names;
 pub use problems::Problems;
 pub use rank::{Rank, Task, Tool};

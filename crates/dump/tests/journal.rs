@@ -109,6 +109,7 @@ fn the_end_of_a_step_makes_the_documents() {
             skipped: vec![("not selected".to_owned(), 2)],
             failed: vec![("Torch.foo.0.forward: ValueError".to_owned(), 1)],
             unread: Vec::new(),
+            returned: Vec::new(),
             notes: vec!["a note".to_owned()],
             ended: None,
             limited: false,

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use ulpscope_compare::{
-    Agreement, Divergence, FinalResult, FindingCause, FindingKind, Precision, RankOutcome, RankResult,
-    Region, ShowsIn, Side,
+    Agreement, Divergence, EndDifference, FinalResult, FindingCause, FindingKind, Precision, RankOutcome,
+    RankResult, Region, ShowsIn, Side,
 };
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_formats::storage;
@@ -98,7 +98,11 @@ pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<Instruction> 
         return vec![Instruction::CaptureAtOneLevel, record(level, "")];
     }
     if let Agreement::FinalResult(result) = &compared.agreement {
-        return towards(compared, result);
+        return match result.difference {
+            EndDifference::Numbers => towards(compared, result),
+            EndDifference::Places => vec![Instruction::DumpTensorsIfNeeded, record("mix", "")],
+            EndDifference::Variable => Vec::new(),
+        };
     }
     if let Some(lone) = lone.filter(|_| !compared.agreement.is_agree()) {
         let dump = match lone.side {

@@ -95,6 +95,58 @@ def test_gradients_of_the_models_own_parameters(tmp_path: Path) -> None:
     assert net.scale._post_accumulate_grad_hooks is None
 
 
+def ledger(path: Path, step: int = 0) -> dict[str, Any]:
+    return json.loads((path / f"step{step}" / "rank" / "ledger.json").read_text())  # type: ignore[no-any-return]
+
+
+def test_the_ledger_says_what_models_returned(tmp_path: Path) -> None:
+    net = Net(lambda x: {"all": (x, x.relu()), "none": None})
+    with torch.no_grad(), ulpscope.capture(tmp_path, model=net, level="mix"):
+        net(torch.ones(2, 4))
+        net(torch.ones(2, 4)).clear()
+        torch.ones(2).exp()
+    recorded = list(calls(tmp_path))
+    returned = ledger(tmp_path)["returned"]
+    assert [entry["results"] for entry in returned] == [
+        {
+            f"{n}.all.0": f"Tensor.__mul__.{n}.forward.output.0",
+            f"{n}.all.1": f"Tensor.relu.{n}.forward.output.0",
+        }
+        for n in (0, 1)
+    ]
+    # How many calls there were by then.
+    assert [recorded[entry["calls"] - 1] for entry in returned] == [
+        "Tensor.relu.0.forward",
+        "Tensor.relu.1.forward",
+    ]
+    assert recorded[-1] == "Tensor.exp.0.forward"
+
+
+def test_what_was_given_to_a_model_is_no_result_of_a_call(tmp_path: Path) -> None:
+    given = torch.ones(2, 4)
+    with torch.no_grad(), ulpscope.capture(tmp_path, model=(net := Net(lambda x: (given, x))), level="mix"):
+        net(given)
+    (returned,) = ledger(tmp_path)["returned"]
+    assert returned["results"] == {"0.0": None, "0.1": "Tensor.__mul__.0.forward.output.0"}
+
+
+def test_each_step_has_its_own_results(tmp_path: Path) -> None:
+    with torch.no_grad(), ulpscope.capture(tmp_path, model=(net := Net()), level="mix") as run:
+        net(torch.ones(2, 4))
+        run.step()
+        torch.ones(2).exp()
+    assert len(ledger(tmp_path)["returned"]) == 1
+    assert "returned" not in ledger(tmp_path, 1)
+
+
+def test_a_step_with_too_many_results_has_none(tmp_path: Path) -> None:
+    net = Net(lambda x: [x] * 6_000)
+    with torch.no_grad(), ulpscope.capture(tmp_path, model=net, level="mix"):
+        net(torch.ones(2, 4))
+        net(torch.ones(2, 4))
+    assert "returned" not in ledger(tmp_path)
+
+
 def test_selected_calls_have_no_such_records(tmp_path: Path) -> None:
     with (
         torch.no_grad(),
@@ -104,3 +156,4 @@ def test_selected_calls_have_no_such_records(tmp_path: Path) -> None:
     ):
         net(torch.ones(2, 4))
     assert not any("step_end" in call for call in calls(tmp_path))
+    assert "returned" not in ledger(tmp_path)

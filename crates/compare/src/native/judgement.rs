@@ -2,7 +2,9 @@
 
 use ulpscope_dump::CallKind;
 
-use super::correspondence::{Agreed, Cut, EndApart, EndKind, Pieces, Unrelated, cut_pieces};
+use super::correspondence::{
+    Agreed, Cut, EndApart, EndKind, Pieces, Unrelated, cut_pieces, returns_otherwise,
+};
 use super::ports::{self, Port, Said};
 use super::thresholds::correspondence::CANCELS;
 use super::thresholds::ports::STANDS_OUT;
@@ -179,7 +181,9 @@ impl Runs<'_> {
             conclusions = ports::without_blame(self.units);
         }
         let is_blamed = conclusions.is_any_blamed();
-        let is_open = guarded.unexplained.is_some() || !self.all_joined;
+        // Calls that all agree say nothing of which results a model returns.
+        let returns_otherwise = !is_blamed && self.returns_otherwise();
+        let is_open = guarded.unexplained.is_some() || !self.all_joined || returns_otherwise;
         // Where no call stands out, values tell. Replay has looked for itself.
         if said.is_none() && (is_guess || !is_blamed && is_open) && !proofs.is_asked() {
             said = Some(ports::judge(self));
@@ -198,7 +202,8 @@ impl Runs<'_> {
         };
         let is_written = |cut: &Cut| !is_blamed && cut.target.iter().take(cut.named).any(is_lone_write);
         let cut = port.as_ref().and_then(|port| port.cut.as_ref());
-        let is_apart = is_guess || guarded.unexplained.is_some() || cut.is_some_and(is_written);
+        let is_apart =
+            is_guess || guarded.unexplained.is_some() || returns_otherwise || cut.is_some_and(is_written);
         if !proofs.is_asked()
             && let Some(port) = self.of_other_weights(&conclusions)
         {
@@ -210,7 +215,7 @@ impl Runs<'_> {
                 self.of_port(port)
             }
             port => {
-                let agreed = port.and_then(|port| port.agreed).filter(|_| !is_apart);
+                let agreed = port.and_then(|port| port.agreed).filter(|_| !is_apart || returns_otherwise);
                 let is_vouched = agreed.is_some();
                 Judgement {
                     conclusions,
@@ -228,10 +233,20 @@ impl Runs<'_> {
         }
     }
 
+    /// Whether the models of the two runs return results of calls that do not belong together.
+    fn returns_otherwise(&self) -> bool {
+        returns_otherwise(self.calls, |[target, golden]| {
+            let [one, other] = [self.flow.unit_of[0].of(target.0), self.flow.unit_of[1].of(golden.0)];
+            let Some(unit) = one.filter(|_| one == other).map(|at| &self.units[at]) else { return false };
+            let made = unit.entries.iter().find(|entry| entry.place() == target.1);
+            made.is_some_and(|made| made.golden_place() == golden.1)
+        })
+    }
+
     /// Whether calls that are blamed may have made a final result differ. Where the forward passes of two programs agree, that
     /// one of them makes a call and the other does not is not why a gradient differs.
     fn may_have_made(&self, conclusions: &ConclusionList, end: &EndApart) -> bool {
-        let is_buffer = matches!(end.what, EndKind::Buffer(_));
+        let is_buffer = matches!(end.what, EndKind::Buffer(_) | EndKind::Parameter(_));
         conclusions.blamed().iter().any(|(at, one)| {
             !one.cause.is_some_and(is_of_structure) || is_buffer && self.flow.operations[*at].is_in_place
         })

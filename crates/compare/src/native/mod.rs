@@ -25,10 +25,10 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ulpscope_dump::{Content, Entry, Error, Rank, Task};
+use ulpscope_dump::{Content, Entry, Error, Rank, Role, Task};
 
 use crate::fact::Fact;
-use crate::final_result::{FinalResult, UnexplainedStep};
+use crate::final_result::{EndDifference, FinalResult, UnexplainedStep};
 use crate::finding::Finding;
 use crate::note::Note;
 use crate::pairing::{
@@ -46,7 +46,7 @@ use attribution::conclusion::Cause;
 use attribution::conclusion_list::ConclusionList;
 use attribution::proofs::Proofs;
 use attribution::routes::Routes;
-use attribution::side_branches::side_branches;
+use attribution::side_branches::{ExactResult, side_branches};
 use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
 use correspondence::{Agreed, EndApart, EndKind, Pieces, Unrelated};
@@ -253,7 +253,7 @@ impl<'a> NativePlan<'a> {
         let kept = FinalParameters::of(&observed, &flow, [&self.target, &self.golden], trained);
         let mut proofs = Proofs::of(self.proving);
         let mut joined = flow.joined(&observed, &kept);
-        let side_branches = side_branches(&observed, &flow, &joined);
+        let side_branches = side_branches(&observed, &flow, &joined, |at| self.exact_results(&observed[at]));
         side_branches.iter().for_each(|&at| joined[at] = true);
         let runs = Runs {
             units: &observed,
@@ -395,6 +395,7 @@ impl<'a> NativePlan<'a> {
             error: *error,
             allowed: *allowed,
             step,
+            difference: EndDifference::Numbers,
         })
     }
 
@@ -402,11 +403,25 @@ impl<'a> NativePlan<'a> {
     fn end_apart(&self, EndApart { what, error, allowed }: &EndApart) -> Option<FinalResult> {
         let entry = match what {
             EndKind::Gradient(name) => format!("the gradient of {name}"),
+            EndKind::Parameter(name) => format!("the parameter {name}, as the step leaves it,"),
             EndKind::Buffer(name) => format!("the buffer {name}, as the step leaves it,"),
             EndKind::Value(Side::Target, call) => self.target.rank.name(*call),
             EndKind::Value(Side::Golden, call) => self.golden.rank.name(*call),
+            EndKind::Returned(path, calls) | EndKind::Moved(path, calls) => self.returned(path, *calls),
         };
-        Some(FinalResult { entry, error: *error, allowed: *allowed, step: None })
+        let difference = match what {
+            EndKind::Returned(..) => EndDifference::Variable,
+            EndKind::Moved(..) => EndDifference::Places,
+            _ => EndDifference::Numbers,
+        };
+        Some(FinalResult { entry, error: *error, allowed: *allowed, step: None, difference })
+    }
+
+    /// What the models return at a place, and from where.
+    fn returned(&self, path: &str, [target, golden]: [usize; 2]) -> String {
+        let (target, golden) = (self.target.rank.name(target), self.golden.rank.name(golden));
+        let place = if path.is_empty() { String::new() } else { format!("at {path} ") };
+        format!("{place}{target} in the target, {golden} in the golden")
     }
 
     fn notes(&self, known: &Hindsight<'_>) -> Vec<Note> {
@@ -596,6 +611,22 @@ impl<'a> NativePlan<'a> {
             entries: self.entries.push(seen),
         };
         (judged, observed)
+    }
+
+    /// The integers and truth values that the calls of a unit return.
+    fn exact_results(&self, unit: &CallEvidence) -> Vec<ExactResult> {
+        let target = unit.target().map(|call| self.target.rank.entries(call));
+        let entries = target.or_else(|| unit.golden().map(|call| self.golden.rank.entries(call)));
+        let entries = entries.and_then(Result::ok).unwrap_or_default();
+        let exact = entries.into_iter().filter_map(|entry| match entry.content {
+            Content::Tensor(tensor) if entry.role == Role::Output => {
+                let is_exact =
+                    tensor.dtype().is_some_and(|dtype| expectation::rounding::unit_roundoff(dtype) == 0.0);
+                Some((tensor.dtype.clone(), tensor.count()?)).filter(|_| is_exact)
+            }
+            _ => None,
+        });
+        exact.collect()
     }
 
     /// The name of an entry in the target; that of its call, where it has none.

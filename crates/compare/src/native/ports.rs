@@ -5,7 +5,7 @@
 
 use ulpscope_dump::CallKind;
 
-use super::correspondence::{Agreed, Correspondence, Cut, EndApart, Unrelated};
+use super::correspondence::{Agreed, Correspondence, Cut, EndApart, EndKind, Unrelated};
 use super::judgement::Runs;
 use super::thresholds::confidence;
 use super::thresholds::ports::{CALLS_PER_LONE, FEW_LONE};
@@ -15,6 +15,7 @@ use crate::native::attribution::conclusion_list::ConclusionList;
 use crate::native::attribution::updates::computed_from_gradients;
 use crate::native::evidence::call_evidence::{CallEvidence, EntryEvidence, Relation};
 use crate::native::evidence::flow::Flow;
+use crate::native::evidence::written::PARAMETER;
 use crate::native::expectation::expectations::ErrorProfile;
 use crate::native::final_results::final_parameters::FinalParameters;
 use crate::verdict::Class;
@@ -62,7 +63,15 @@ fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
     let (cut, agreed) = match Correspondence::of(calls[0], calls[1], heard, trained) {
         // What an optimizer makes of gradients that agree is for partners to tell, or for what it leaves in parameters.
         Correspondence::Agree(_) if has_lone_updates(units, flow) && !is_rewritten => return None,
-        Correspondence::Agree(agreed) => (None, Some(agreed)),
+        Correspondence::Agree(agreed) => {
+            if !is_rewritten && is_port(units, flow, kept) {
+                *apart = left_apart(runs);
+            }
+            if apart.is_some() {
+                return None;
+            }
+            (None, Some(agreed))
+        }
         Correspondence::Differ(cut) => (Some(*cut), None),
         // Where calls have partners, these tell more.
         Correspondence::Unrelated(unrelated) if is_port(units, flow, kept) => {
@@ -93,6 +102,14 @@ fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
         }
     }
     Some(Port { conclusions, cut, agreed, is_vouched, unrelated: None })
+}
+
+/// A parameter that the two runs leave different, although their gradients agree.
+fn left_apart(runs: &Runs<'_>) -> Option<EndApart> {
+    let left = FinalParameters::first_apart_of_all(runs.units, runs.flow, runs.calls, runs.trained)?;
+    let name = left.name.strip_prefix(PARAMETER).unwrap_or(&left.name).to_owned();
+    let (error, allowed) = (left.error.whole, left.expected.whole);
+    Some(EndApart { what: EndKind::Parameter(name), error, allowed })
 }
 
 /// The largest noise of any result.

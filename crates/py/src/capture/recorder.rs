@@ -308,6 +308,11 @@ impl Recorder {
         self.record_step_end(py, (what, number), tensors)
     }
 
+    /// Records which results of calls a model returned, by their place in what it returned.
+    fn returned(&self, tensors: &Bound<'_, PyDict>) -> PyResult<()> {
+        self.record_returned(tensors)
+    }
+
     /// Adds a note to the ledger.
     fn note(&self, text: String) {
         if self.is_own_process() {

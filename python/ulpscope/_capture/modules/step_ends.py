@@ -1,9 +1,11 @@
-"""What a step leaves behind and no recorded call returned: a program may write into it after the last call.
+"""What a step leaves behind: the results of models, and what no recorded call returned.
 
-    a model returns ──► its tensors, if a call wrote into them that did not return them: `x[0] = 1`
+    a model returns ──► where its tensors came from, by name: which results of calls they are
+                    ──► themselves, if a call wrote into them that did not return them: `x[0] = 1`
     the step ends   ──► those that were written into like that afterwards, and buffers that were written into
 
-All other tensors are what a call returned, which is recorded. Nothing is kept alive.
+Names are in the ledger, where they cost nothing; tensors that a call returned are not recorded again.
+Nothing is kept alive.
 """
 
 from __future__ import annotations
@@ -35,10 +37,11 @@ class StepEnds:
         self._records = 0
 
     def returned(self, output: Any) -> None:
-        """Remembers what a model returned, and records what was written into by then."""
+        """Records which results a model returned, and those that were written into by then."""
         with torch._C.DisableTorchFunction():
-            for path, tensor in _tensors(output, str(self._calls)):
-                self._returned[path] = weakref.ref(tensor), 0
+            results = dict(_tensors(output, str(self._calls)))
+            self._returned.update((path, (weakref.ref(tensor), 0)) for path, tensor in results.items())
+            self._recorder.returned(results)
             self._calls += 1
             self._record_returned()
 

@@ -9,6 +9,7 @@ use super::gradients::Gradients;
 use super::likeness::{distance, extremes_apart, sums_apart};
 use super::padding::Padding;
 use super::program::{Program, Value, Weight};
+use super::returned::{self, ReturnedPair};
 use crate::native::final_results::guard::StatisticBounds;
 use crate::native::thresholds::conclude::NEAR_A_TIE;
 use crate::native::thresholds::correspondence::ON_THE_WAY;
@@ -38,10 +39,16 @@ impl EndApart {
 pub(in crate::native) enum EndKind {
     /// The gradient of a parameter, by its name in the target.
     Gradient(String),
+    /// What a step leaves in a parameter, by its name in the target.
+    Parameter(String),
     /// What is left in a buffer, by its name in the target.
     Buffer(String),
     /// What a call of one side returned or wrote, which differs or has nothing on the other side to be compared with.
     Value(Side, usize),
+    /// What the models return at a place: the calls that made it.
+    Returned(String, [usize; 2]),
+    /// The same, which may have its elements in different places: statistics do not show where they are.
+    Moved(String, [usize; 2]),
 }
 
 /// What the final results say.
@@ -69,8 +76,9 @@ pub(super) fn compare(
     let mut last = last_values(counterparts);
     last.compare_passed(counterparts);
     last.compare_reduced(counterparts);
+    last.compare_returned(counterparts);
     let differ_in_padding = last.leave_out_padding(counterparts);
-    let Last { differing, agreeing, is_clear, apart, hidden, .. } = last;
+    let Last { differing, agreeing, is_clear, apart, hidden, moved, .. } = last;
     let gradients = Gradients::of(counterparts.programs, weights, limit);
     if !differing.is_empty() && gradients.agree() && is_cut() {
         // Pieces of a batch lead to a part of the results each: gradients, which are sums over all, tell more.
@@ -86,6 +94,7 @@ pub(super) fn compare(
     // A backward pass of which no gradient could be compared says nothing.
     let is_seen = gradients.are_compared || !(target.has_backward && golden.has_backward);
     let apart = gradients.apart.clone().or(buffers(counterparts, limit)).or(apart);
+    let apart = apart.or(moved.filter(|_| !gradients.agree()));
     // What is computed from a final result, such as a loss or gradients, shows whether elements are in their places.
     let agree = agreeing > 0 && (is_clear || gradients.agree()) && is_seen && apart.is_none();
     Ends { differing, agree, apart, differ_in_padding, hidden }
@@ -99,6 +108,8 @@ struct Last {
     is_clear: bool,
     apart: Option<EndApart>,
     hidden: Option<f64>,
+    /// What models return whose elements may be in different places.
+    moved: Option<EndApart>,
     /// Pairs that agree and are too few elements to tell what they were made from.
     reduced: Vec<[usize; 2]>,
 }
@@ -109,7 +120,7 @@ fn last_values(counterparts: &Counterparts<'_>) -> Last {
     let [target, golden] = counterparts.programs;
     let mut found = Last::default();
     let mut theirs: BTreeSet<usize> = golden.ends.last.iter().copied().collect();
-    let ends: Vec<usize> = golden.ends.last.iter().chain(&golden.ends.passed).copied().collect();
+    let [our_floats, floats] = [target, golden].map(final_floats);
     let mut ours = Vec::new();
     for &one in &target.ends.last {
         match theirs.iter().copied().find(|&other| is_same(counterparts, [one, other])) {
@@ -142,17 +153,42 @@ fn last_values(counterparts: &Counterparts<'_>) -> Last {
             found.is_clear |= !may_be_elsewhere(counterparts, one);
         } else if is_unexpected(target, one) {
             found.miss(Side::Target, value.call);
-        } else if let Some(other) = nearest(value, golden, &ends).filter(|_| !is_decision(value)) {
+        } else if let Some(other) = nearest(value, golden, &floats).filter(|_| !is_decision(value)) {
             // A result of a size that the other side ends in, too, may be what it should have computed.
             found.differing.push([one, other]);
+        } else if let Some(other) = open.iter().copied().find(|&other| is_open_end(counterparts, other)) {
+            // Each side ends in something that the other does not compute, such as means over different dimensions.
+            if target.comes_after_models(one) {
+                theirs.remove(&other);
+                found.differing.push([one, other]);
+            }
         }
     }
     for other in theirs {
-        if is_unexpected(golden, other) && !counterparts.stands(Side::Golden, other) {
-            found.miss(Side::Golden, golden.values[other].call);
+        let value = &golden.values[other];
+        if counterparts.stands(Side::Golden, other) {
+            continue;
+        }
+        if is_unexpected(golden, other) {
+            found.miss(Side::Golden, value.call);
+        } else if golden.comes_after_models(other)
+            && let Some(one) = nearest(value, target, &our_floats).filter(|_| !is_decision(value))
+        {
+            found.differ(Side::Target, one, other);
         }
     }
     found
+}
+
+/// Floats in which a program ends, or which its models return.
+fn final_floats(program: &Program) -> Vec<usize> {
+    let ends = program.ends.last.iter().chain(&program.ends.passed).copied().chain(program.returned());
+    ends.filter(|&end| !is_decision(&program.values[end])).collect()
+}
+
+/// Whether a last value of the golden, made after its models returned, is none that the target computes.
+fn is_open_end(counterparts: &Counterparts<'_>, value: usize) -> bool {
+    counterparts.programs[1].comes_after_models(value) && !counterparts.stands(Side::Golden, value)
 }
 
 impl Last {
@@ -207,6 +243,42 @@ impl Last {
                         self.differ(side, own, nearest);
                     }
                 }
+            }
+        }
+    }
+
+    /// Compares what the models return. Two results that differ although each program computes both are taken from different
+    /// variables: nothing between them is wrong.
+    fn compare_returned(&mut self, counterparts: &Counterparts<'_>) {
+        let programs = counterparts.programs;
+        let found = returned::compare(counterparts, |pair| is_same(counterparts, pair));
+        let calls = |[one, other]: [usize; 2]| [programs[0].values[one].call, programs[1].values[other].call];
+        for pair in found.same {
+            self.agreeing += 1;
+            match may_be_moved(counterparts, pair) {
+                true => {
+                    let what = EndKind::Moved(String::new(), calls(pair));
+                    self.moved.get_or_insert(EndApart { what, error: f64::INFINITY, allowed: 0.0 });
+                }
+                false => self.is_clear = true,
+            }
+        }
+        let has_same_inputs = same_inputs(counterparts);
+        for ReturnedPair { path, values } in found.differing {
+            let [one, other] = counterparts.pair(values);
+            // Parts of a batch are judged as such.
+            if one.count != other.count && !has_same_inputs {
+                continue;
+            }
+            let is_there =
+                counterparts.stands(Side::Target, values[0]) && counterparts.stands(Side::Golden, values[1]);
+            if is_there || is_decision(one) != is_decision(other) {
+                let what = EndKind::Returned(path, calls(values));
+                let allowed = counterparts.allowed(one, other);
+                let error = if one.count == other.count { counterparts.apart(values) } else { f64::INFINITY };
+                self.apart.get_or_insert(EndApart { what, error, allowed });
+            } else {
+                self.differ(Side::Target, values[0], values[1]);
             }
         }
     }
@@ -407,6 +479,16 @@ fn may_be_elsewhere(counterparts: &Counterparts<'_>, end: usize) -> bool {
     operation.name != other.name
         && (operation.reorders || other.reorders)
         && !counterparts.is_sure(Side::Target, end)
+}
+
+/// Whether two results that look the same may have their elements in different places: only statistics are known, and one
+/// program alone moved elements at last.
+fn may_be_moved(counterparts: &Counterparts<'_>, pair: [usize; 2]) -> bool {
+    let [one, other] = counterparts.pair(pair);
+    let moved = [0, 1].map(|side| counterparts.programs[side].is_moved(pair[side]));
+    one.count > 1
+        && moved[0] != moved[1]
+        && (one.shape != other.shape || counterparts.elements(pair).is_none())
 }
 
 /// Whether the side that was given fewer tensors was given none that the other was not.

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use ulpscope_dump::{Rank, Role};
 
 use super::program::{Program, Value, print, sizes, tensors};
+use super::returned::ModelCall;
 
 /// The values that a program ends in.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,8 @@ pub(super) struct FinalValues {
     pub(super) of_last_module: Vec<usize>,
     /// By name.
     pub(super) buffers: BTreeMap<String, usize>,
+    /// What the calls of models returned.
+    pub(super) models: Vec<ModelCall>,
 }
 
 impl FinalValues {
@@ -53,9 +56,10 @@ impl FinalValues {
         let takers = program.takers();
         let leads_to_parameters = program.leads_to_parameters();
         let (mut last, mut passed) = (Vec::new(), Vec::new());
-        for value in
-            (0..program.values.len()).filter(is_last).filter_map(|value| program.without_copies(value))
-        {
+        // After the models returned, it is what the program ends in: a result that is put in order, or scaled by one.
+        let shown = |value: usize| program.comes_after_models(value).then_some(value);
+        let ends = (0..program.values.len()).filter(is_last);
+        for value in ends.filter_map(|value| program.without_copies(value).or_else(|| shown(value))) {
             if !program.goes_on(value, &takers) {
                 last.push(value);
             } else if !leads_to_parameters[value] {
@@ -131,6 +135,12 @@ impl Program {
             value = given;
         }
         Some(value)
+    }
+
+    /// Whether a call returned what it was given with its elements in different places.
+    pub(super) fn is_moved(&self, value: usize) -> bool {
+        let operation = &self.operations[self.values[value].call];
+        operation.reorders && !operation.reshapes && !operation.keeps_places && self.copied(value).is_some()
     }
 
     /// By value: the calls that use it.

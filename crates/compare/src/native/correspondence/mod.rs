@@ -21,6 +21,7 @@ pub(in crate::native) mod parameter_pairs;
 mod piece_ends;
 mod pieces;
 mod program;
+mod returned;
 mod slices;
 mod update_cut;
 mod weights;
@@ -38,6 +39,7 @@ pub(super) use ends::{EndApart, EndKind};
 pub(super) use pieces::Pieces;
 use program::Program;
 pub(super) use program::Weight;
+pub(super) use returned::returns_otherwise;
 pub(super) use update_cut::update_cut;
 
 /// Two programs whose final results agree.

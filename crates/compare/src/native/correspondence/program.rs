@@ -224,6 +224,8 @@ impl Program {
         }
         program.unit = program.usual_unit();
         program.accumulate_rounding();
+        program.ends.models =
+            program.model_calls(calls, |source| program.made_by(calls, Some(source), &made));
         program.ends.complete(FinalValues::find(&program, rank, &outermost, &parents));
         program
     }

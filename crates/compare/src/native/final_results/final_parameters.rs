@@ -135,6 +135,28 @@ impl FinalParameters {
         calls: [&Calls<'_>; 2],
         trained: Option<Trained>,
     ) -> FinalParameters {
+        FinalParameters::compare(units, flow, calls, trained, false)
+    }
+
+    /// The first parameter that is left different, whoever writes into it: calls of two different programs may be paired, and
+    /// judged by nobody.
+    pub(in crate::native) fn first_apart_of_all(
+        units: &[CallEvidence],
+        flow: &Flow,
+        calls: [&Calls<'_>; 2],
+        trained: Option<Trained>,
+    ) -> Option<LeftApart> {
+        FinalParameters::compare(units, flow, calls, trained, true).first_apart
+    }
+
+    /// `all`: also parameters that paired calls write into.
+    fn compare(
+        units: &[CallEvidence],
+        flow: &Flow,
+        calls: [&Calls<'_>; 2],
+        trained: Option<Trained>,
+        all: bool,
+    ) -> FinalParameters {
         let writes = |at: usize| flow.operations[at].is_in_place;
         // Gradients of other parameters, at the same place of the same call.
         let is_crossed = |unit: &CallEvidence| {
@@ -143,7 +165,8 @@ impl FinalParameters {
                 _ => false,
             })
         };
-        if !(0..units.len()).any(|at| units[at].is_lone() && writes(at) || is_crossed(&units[at])) {
+        let is_compared = |at: usize| (all || units[at].is_lone()) && writes(at) || is_crossed(&units[at]);
+        if !(0..units.len()).any(is_compared) {
             return FinalParameters::default();
         }
         let sides = calls.map(written);
@@ -156,7 +179,7 @@ impl FinalParameters {
             .filter_map(|pair| {
                 let by = writers(&pair, flow).concat();
                 // What pairs of calls write is judged with them, if they write into the same.
-                let is_lone = by.iter().any(|&at| units[at].is_lone() || updates.is_in_rewritten(at));
+                let is_lone = all || by.iter().any(|&at| units[at].is_lone() || updates.is_in_rewritten(at));
                 is_lone.then(|| {
                     let own = gradient_apart(calls, &pair, gradients.each_ref());
                     let apart = left_apart(calls, &pair, own.unwrap_or(0.0).max(noise));
@@ -189,7 +212,7 @@ impl FinalParameters {
                 kept.agree.entry(at).and_modify(|all| *all &= agrees).or_insert(agrees);
             }
             // The last who wrote, in the target if anybody did there.
-            let is_lone = |&&at: &&usize| units[at].is_lone() || kept.updates.is_in_rewritten(at);
+            let is_lone = |&&at: &&usize| all || units[at].is_lone() || kept.updates.is_in_rewritten(at);
             let lone =
                 by.iter().filter(is_lone).max_by_key(|&&at| (units[at].target().is_some(), at)).copied();
             if let (false, Some(by), Some(LeftBy { error, expected, .. })) = (agrees, lone, apart)

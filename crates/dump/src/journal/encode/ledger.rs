@@ -3,7 +3,7 @@
 use ulpscope_formats::json::push_text;
 
 use super::values::{ListText, ObjectText, key, push_flag, push_int, push_text_or_null};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, ModelResults};
 
 impl Ledger {
     /// Appends a line with the ledger; `is_over` says that the step has ended.
@@ -30,6 +30,9 @@ impl Ledger {
             }
             object.close(out);
         }
+        if !self.returned.is_empty() {
+            self.encode_returned(&mut ledger, out);
+        }
         ledger.known_key(key!("notes"), out);
         let mut notes = ListText::open(out);
         for note in &self.notes {
@@ -49,5 +52,25 @@ impl Ledger {
             push_flag(true, out);
         }
         line.close_line(out);
+    }
+
+    fn encode_returned(&self, ledger: &mut ObjectText, out: &mut Vec<u8>) {
+        ledger.known_key(key!("returned"), out);
+        let mut calls = ListText::open(out);
+        for ModelResults { calls: begun, results } in &self.returned {
+            calls.element(out);
+            let mut call = ObjectText::open(out);
+            call.known_key(key!("calls"), out);
+            push_int((*begun).into(), out);
+            call.known_key(key!("results"), out);
+            let mut sources = ObjectText::open(out);
+            for (path, source) in results {
+                sources.key(path, out);
+                push_text_or_null(source.as_deref(), out);
+            }
+            sources.close(out);
+            call.close(out);
+        }
+        calls.close(out);
     }
 }

@@ -11,7 +11,7 @@ use super::super::line::{self, Line, Span};
 use super::super::quick;
 use super::super::scan::Trust;
 use super::*;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, ModelResults};
 use crate::writer::{SavedPart, SavedTensor};
 
 /// The offset of the lines in their file.
@@ -197,13 +197,16 @@ proptest! {
     fn a_ledger(
         (seen, recorded) in (number(), number()),
         counts in prop::collection::vec(prop::collection::btree_map(text(), number(), 0..3), 4),
+        returned in prop::collection::vec((number(), prop::collection::vec((text(), prop::option::of(text())), 0..3)), 0..3),
         notes in prop::collection::vec(text(), 0..3),
         ended in prop::option::of(text()), limited in any::<bool>(), over in any::<bool>(),
     ) {
         let mut counts = counts.into_iter().map(|counts| counts.into_iter().collect::<Vec<_>>());
         let mut next = || counts.next().unwrap();
+        let returned = returned.into_iter().map(|(calls, results)| ModelResults { calls, results }).collect();
         let said = Ledger {
-            seen, recorded, raised: next(), skipped: next(), failed: next(), unread: next(), notes, ended, limited,
+            seen, recorded, raised: next(), skipped: next(), failed: next(), unread: next(), returned, notes, ended,
+            limited,
         };
         let mut out = Vec::new();
         said.encode(over, &mut out);

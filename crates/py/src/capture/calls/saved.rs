@@ -1,6 +1,7 @@
 //! Values that no call returned: those saved by hand, and what a step leaves behind.
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use ulpscope_capture::{OVER_BYTES, State, Written};
 use ulpscope_dump::CallKind;
 use ulpscope_dump::journal::encode::{CallLine, ObjectText, Section};
@@ -31,6 +32,26 @@ impl Recorder {
         self.record_value(py, &call, &format!("{call}.debug"), "debug", value)
     }
 
+    /// Records which results of calls a model returned, by their place in what it returned.
+    pub(in crate::capture) fn record_returned(&self, tensors: &Bound<'_, PyDict>) -> PyResult<()> {
+        if !self.sees_results() {
+            return Ok(());
+        }
+        let source = |(path, tensor): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            let source = self.flow.source(&self.tensor(&tensor))?;
+            Ok((path.extract()?, source.map(|source| source.to_string())))
+        };
+        let results = tensors.iter().map(source).collect::<PyResult<Vec<(String, Option<String>)>>>()?;
+        self.locked(|state| state.returned(results));
+        Ok(())
+    }
+
+    /// Whether what models return can be told from the dump: all calls are in it.
+    fn sees_results(&self) -> bool {
+        let plan = &self.recording.plan;
+        self.is_collecting() && !plan.selects() && !plan.checks_overflow() && plan.wants_outputs()
+    }
+
     /// Records what a step leaves behind, by name, as it stands at its end. `what` says what these tensors are.
     pub(in crate::capture) fn record_step_end(
         &self,
@@ -38,8 +59,7 @@ impl Recorder {
         (what, number): (&str, u64),
         tensors: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let plan = &self.recording.plan;
-        if !self.is_collecting() || plan.selects() || plan.checks_overflow() || !plan.wants_outputs() {
+        if !self.sees_results() {
             return Ok(());
         }
         let call = format!("{what}.{STEP_END}.{number}");

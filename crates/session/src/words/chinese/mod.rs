@@ -8,7 +8,7 @@ mod proofs;
 mod regions;
 mod shards;
 
-use ulpscope_compare::{Agreement, Answer, Class, FindingKind, Part, Side};
+use ulpscope_compare::{Agreement, Answer, Class, EndDifference, FindingKind, Part, Side};
 use ulpscope_dump::{CallKind, parse_key};
 use ulpscope_report::{format_ratio, format_short};
 
@@ -251,6 +251,12 @@ fn verdict(agreement: &Agreement) -> String {
         }
         Agreement::Unexplained { failed, rows } => {
             format!("{} 行中 {} 行不同，没有调用能解释", counted(*rows), counted(*failed))
+        }
+        Agreement::FinalResult(result) if result.difference == EndDifference::Variable => {
+            format!("两个模型返回不同的结果：{}", result.entry)
+        }
+        Agreement::FinalResult(result) if result.difference == EndDifference::Places => {
+            format!("两个模型的结果中元素的位置可能不同，统计量无法显示：{}", result.entry)
         }
         Agreement::FinalResult(result) if result.error.is_infinite() => {
             format!("{} 在另一次运行的最终结果中没有对应项", result.entry)
