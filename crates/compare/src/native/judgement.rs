@@ -1,9 +1,11 @@
 //! What is concluded of two runs: call by call where calls have partners, and of different programs by what they compute.
 
+use std::cell::OnceCell;
+
 use ulpscope_dump::CallKind;
 
 use super::correspondence::{
-    Agreed, Cut, EndApart, EndKind, Pieces, Unrelated, cut_pieces, returns_otherwise,
+    Agreed, Cut, EndApart, EndKind, Pieces, ProgramPair, Unrelated, cut_pieces, returns_otherwise,
 };
 use super::ports::{self, Port, Said};
 use super::thresholds::correspondence::CANCELS;
@@ -30,6 +32,8 @@ pub(super) struct Runs<'a> {
     pub(super) calls: [&'a Calls<'a>; 2],
     /// Whether calls of both sides use the results of unpaired calls.
     pub(super) all_joined: bool,
+    /// Both sides as programs, once somebody asked for them.
+    pub(super) programs: OnceCell<ProgramPair<'a>>,
 }
 
 /// What was concluded.
@@ -58,15 +62,20 @@ fn stands_out(cut: &Cut) -> bool {
     cut.growth.is_some_and(|growth| growth > STANDS_OUT.get())
 }
 
-impl Runs<'_> {
+impl<'a> Runs<'a> {
+    /// Both sides as programs of values.
+    pub(super) fn programs(&self) -> &ProgramPair<'a> {
+        let trained = self.trained.map_or(0.0, |trained| trained.apart);
+        self.programs.get_or_init(|| ProgramPair::of(self.calls, ports::noise_of(self), trained))
+    }
+
     /// Concludes. Where inputs are cut differently, no call is blamed for what follows from that.
     pub(super) fn judge(&self, proofs: &mut Proofs<'_>) -> Judgement {
         let judged = self.judge_calls(proofs);
         if !self.may_be_cut() {
             return judged;
         }
-        let trained = self.trained.map_or(0.0, |trained| trained.apart);
-        let Some(pieces) = cut_pieces(self.calls, ports::noise_of(self), trained) else { return judged };
+        let Some(pieces) = cut_pieces(self.programs()) else { return judged };
         let is_apart = !pieces.differing.is_empty() || pieces.end.is_some();
         let follows = |(at, one): &(usize, &Conclusion)| {
             one.cause.is_none_or(is_of_structure) || self.is_made_to_size(*at)

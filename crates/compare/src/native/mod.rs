@@ -21,6 +21,7 @@ mod judgement;
 mod ports;
 pub(crate) mod thresholds;
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -263,6 +264,7 @@ impl<'a> NativePlan<'a> {
             trained,
             calls: [&self.target, &self.golden],
             all_joined: !joined.contains(&false),
+            programs: OnceCell::new(),
         };
         let Judgement {
             conclusions,

@@ -49,7 +49,7 @@ pub(super) fn judge(runs: &Runs<'_>) -> Said {
 }
 
 fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
-    let Runs { units, flow, kept, calls, trained, .. } = runs;
+    let Runs { units, flow, kept, calls, .. } = runs;
     let is_rewritten = kept.updates.is_rewritten;
     if flow.is_guessed != [false; 2] || kept.first_apart.is_some() && !is_rewritten {
         return None;
@@ -58,9 +58,7 @@ fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
     if calls.iter().any(|calls| calls.rank.is_cut()) {
         return None;
     }
-    let heard = noise_of(runs);
-    let trained = trained.map_or(0.0, |trained| trained.apart);
-    let (cut, agreed) = match Correspondence::of(calls[0], calls[1], heard, trained) {
+    let (cut, agreed) = match Correspondence::of(runs.programs()) {
         // What an optimizer makes of gradients that agree is for partners to tell, or for what it leaves in parameters.
         Correspondence::Agree(_) if has_lone_updates(units, flow) && !is_rewritten => return None,
         Correspondence::Agree(agreed) => {

@@ -21,16 +21,16 @@ pub(in crate::native) mod parameter_pairs;
 mod piece_ends;
 mod pieces;
 mod program;
+mod program_pair;
 mod returned;
 mod slices;
 mod update_cut;
 mod weights;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use crate::native::evidence::flow::Calls;
 use crate::native::evidence::tensor_error::ratio;
-use crate::native::expectation::dtype_tolerance::limit_of_unit;
 use crate::native::expectation::rounding::ACCUMULATOR;
 use crate::native::thresholds::correspondence::{DOUBTED, IN_COMMON, ON_THE_WAY};
 use counterparts::Counterparts;
@@ -39,6 +39,7 @@ pub(super) use ends::{EndApart, EndKind};
 pub(super) use pieces::Pieces;
 use program::Program;
 pub(super) use program::Weight;
+pub(super) use program_pair::ProgramPair;
 pub(super) use returned::returns_otherwise;
 pub(super) use update_cut::update_cut;
 
@@ -79,23 +80,18 @@ pub(super) enum Correspondence {
 }
 
 impl Correspondence {
-    /// `noise`: how far apart two runs of one program are; `trained`: how far earlier steps may have taken parameters apart.
-    pub(super) fn of(target: &Calls<'_>, golden: &Calls<'_>, noise: f64, trained: f64) -> Correspondence {
-        let mut programs = [target, golden].map(Program::of);
-        let [ours, theirs] = &programs;
-        let (our_weights, their_weights) = (ours.weights.clone(), theirs.weights.clone());
-        let weights = weights::same_weights(&our_weights, &their_weights, trained);
-        number_stages(&mut programs, &weights);
-        let limit = limit(&programs, noise);
+    pub(super) fn of(pair: &ProgramPair<'_>) -> Correspondence {
+        let ProgramPair { programs, parameters: [our_weights, their_weights], trained, .. } = pair;
+        let (weights, limit, [target, golden]) = (pair.same(), pair.limit(), pair.calls);
         let counterparts = |limit: f64| {
-            Counterparts::of([&programs[0], &programs[1]], [target.rank, golden.rank], (limit, noise))
+            Counterparts::of([&programs[0], &programs[1]], [target.rank, golden.rank], (limit, pair.noise))
         };
         let found = counterparts(limit);
         // Gradients of weights that one side keeps merged or folded are those of something else.
         let same: Vec<(&str, &str)> = weights
             .iter()
             .copied()
-            .filter(|(one, other)| weights::is_same(&our_weights[*one], &their_weights[*other], trained))
+            .filter(|(one, other)| weights::is_same(&our_weights[*one], &their_weights[*other], *trained))
             .collect();
         let is_cut = || pieces::is_cut_differently([&programs[0], &programs[1]], [target, golden], &weights);
         let ends = ends::compare(&found, &same, limit, is_cut);
@@ -118,7 +114,7 @@ impl Correspondence {
             return Correspondence::Open(Some(apart));
         }
         let calls = programs[0].ends.calls(&programs[0]);
-        let other_weights = weights::other_weights([&our_weights, &their_weights], &weights, trained);
+        let other_weights = weights::other_weights([our_weights, their_weights], &weights, *trained);
         Correspondence::Agree(Agreed {
             ends: calls,
             other_weights,
@@ -163,31 +159,9 @@ fn is_unrelated(parameters: [usize; 2], same: usize, found: &Counterparts<'_>) -
         && (known as f64) * IN_COMMON.get() < all as f64
 }
 
-/// How far apart two values may be whatever rounding explains.
-fn limit(programs: &[Program; 2], noise: f64) -> f64 {
-    limit_of_unit(programs[0].unit.max(programs[1].unit)).max(noise)
-}
-
 /// Inputs that the two programs cut differently, and what was compared of what follows from them.
-pub(super) fn cut_pieces<'a>(calls: [&'a Calls<'a>; 2], noise: f64, trained: f64) -> Option<Pieces> {
-    let mut programs = calls.map(Program::of);
-    let [ours, theirs] = programs.each_ref().map(|program| program.weights.clone());
-    let weights = weights::same_weights(&ours, &theirs, trained);
-    number_stages(&mut programs, &weights);
-    let limits = (limit(&programs, noise), noise);
-    pieces::find([&programs[0], &programs[1]], calls, &weights, limits)
-}
-
-/// Numbers the stages of both programs by the parameters that are the same.
-fn number_stages(programs: &mut [Program; 2], weights: &[(&str, &str)]) {
-    let numbered = || weights.iter().zip(0..);
-    let labels: [HashMap<&str, u32>; 2] = [
-        numbered().map(|(&(name, _), number)| (name, number)).collect(),
-        numbered().map(|(&(_, name), number)| (name, number)).collect(),
-    ];
-    for (program, labels) in programs.iter_mut().zip(&labels) {
-        program.number_stages(labels);
-    }
+pub(super) fn cut_pieces(pair: &ProgramPair<'_>) -> Option<Pieces> {
+    pieces::find(pair.programs.each_ref(), pair.calls, &pair.same(), (pair.limit(), pair.noise))
 }
 
 /// Which parameters of two programs are the same, by name.
