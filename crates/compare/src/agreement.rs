@@ -62,8 +62,8 @@ pub enum Agreement {
         /// The side that has no backward pass, if the other has one: gradients were not compared.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         forward_only: Option<Side>,
-        /// Where final results differ by rounding and only their statistics are known: the relative error of elements
-        /// below which nothing may show.
+        /// Where final results differ by rounding and only their statistics are known: the relative norm of errors that may
+        /// not show. Those of single elements may be larger.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hidden: Option<f64>,
     },
@@ -426,7 +426,8 @@ fn write_hidden(hidden: Option<f64>, f: &mut fmt::Formatter<'_>) -> fmt::Result 
     let Some(share) = hidden.map(|share| format_short(share * 100.0)) else { return Ok(()) };
     write!(
         f,
-        "; of final results only statistics were compared, in which errors below {share} % may not show"
+        "; of final results only statistics were compared, in which an error of {share} % of their norm may not show, \
+         and a larger one in single elements"
     )
 }
 

@@ -61,8 +61,10 @@ pub(super) struct Ends {
     pub(super) apart: Option<EndApart>,
     /// Whether values differ at positions that a mask leaves out as padding, and nowhere else.
     pub(super) differ_in_padding: bool,
-    /// Where some differ by statistics alone: the relative error of elements below which nothing may show.
+    /// Where some differ by statistics alone: the relative norm of errors that may not show.
     pub(super) hidden: Option<f64>,
+    /// Whether each side was given tensors that the other was not. Pairs that differ may follow from these.
+    pub(super) has_other_inputs: bool,
 }
 
 /// `is_cut`: whether inputs are cut differently.
@@ -82,14 +84,15 @@ pub(super) fn compare(
     let gradients = Gradients::of(counterparts.programs, weights, limit);
     if !differing.is_empty() && gradients.agree() && is_cut() {
         // Pieces of a batch lead to a part of the results each: gradients, which are sums over all, tell more.
-        return Ends { differing: Vec::new(), agree: true, apart: None, differ_in_padding, hidden };
+        let (differing, apart, has_other_inputs) = (Vec::new(), None, true);
+        return Ends { differing, agree: true, apart, differ_in_padding, hidden, has_other_inputs };
     }
     if let Some(&pair) = differing.first()
         && !same_inputs(counterparts)
     {
         // Other inputs lead to other results: where the programs part, these do not tell.
         let apart = gradients.apart.or_else(|| Some(EndApart::of_values(counterparts, pair)));
-        return Ends { differing: Vec::new(), agree: false, apart, differ_in_padding, hidden };
+        return Ends { differing, agree: false, apart, differ_in_padding, hidden, has_other_inputs: true };
     }
     // A backward pass of which no gradient could be compared says nothing.
     let is_seen = gradients.are_compared || !(target.has_backward && golden.has_backward);
@@ -97,7 +100,7 @@ pub(super) fn compare(
     let apart = apart.or(moved.filter(|_| !gradients.agree()));
     // What is computed from a final result, such as a loss or gradients, shows whether elements are in their places.
     let agree = agreeing > 0 && (is_clear || gradients.agree()) && is_seen && apart.is_none();
-    Ends { differing, agree, apart, differ_in_padding, hidden }
+    Ends { differing, agree, apart, differ_in_padding, hidden, has_other_inputs: false }
 }
 
 /// What the last values of both sides say.
@@ -303,10 +306,6 @@ impl Last {
         if is_decision(one) || one.shape == other.shape && counterparts.elements(pair).is_some() {
             return;
         }
-        if one.numbers != other.numbers {
-            let hidden = counterparts.allowed(one, other);
-            self.hidden = Some(hidden.max(self.hidden.unwrap_or(0.0)));
-        }
         // Statistics hardly show rounding to a coarser dtype: elements are moved up and down.
         if one.numbers != other.numbers && counterparts.rounds_on_one_side() {
             self.differing.push(pair);
@@ -317,6 +316,9 @@ impl Last {
         let rounding = one.square.max(other.square).sqrt();
         let given = if is_recast { rounding } else { counterparts.noise };
         let bounds = StatisticBounds::of(rounding, given, one.count as f64);
+        if one.numbers != other.numbers {
+            self.hidden = Some(bounds.hidden().max(self.hidden.unwrap_or(0.0)));
+        }
         let sums = sums_apart(one.count, &one.numbers, &other.numbers).map(|error| (error, bounds.sums));
         let extremes = extremes_apart(&one.numbers, &other.numbers).map(|error| (error, bounds.extremes));
         let mut far = [sums, extremes].into_iter().flatten().filter(|(error, allowed)| error > allowed);

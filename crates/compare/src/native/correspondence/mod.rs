@@ -27,7 +27,7 @@ mod slices;
 mod update_cut;
 mod weights;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::native::evidence::flow::Calls;
 use crate::native::evidence::tensor_error::ratio;
@@ -52,8 +52,8 @@ pub(super) struct Agreed {
     pub(super) other_weights: [Vec<String>; 2],
     /// Whether final results differ at positions that a mask leaves out as padding.
     pub(super) differ_in_padding: bool,
-    /// Where final results differ by rounding and only their statistics are known: the relative error of elements below
-    /// which nothing may show.
+    /// Where final results differ by rounding and only their statistics are known: the relative norm of errors that may not
+    /// show.
     pub(super) hidden: Option<f64>,
 }
 
@@ -104,7 +104,10 @@ impl Correspondence {
             let errors = ends.differing.iter().map(|&pair| found.apart(pair));
             let tight = counterparts(limit.min(errors.fold(f64::INFINITY, f64::min) / ON_THE_WAY.get()));
             let cut = cut::find(&tight, &weights, &ends.differing);
-            let apart = ends.differing.first().map(|&pair| EndApart::of_values(&found, pair));
+            // Other inputs lead to other results: no call is named where they enter the programs.
+            let cut = cut.filter(|cut| !ends.has_other_inputs || !has_entrance(&tight, cut));
+            let first = || ends.differing.first().map(|&pair| EndApart::of_values(&found, pair));
+            let apart = ends.apart.or_else(first);
             return cut.map_or(Correspondence::Open(apart), |cut| Correspondence::Differ(Box::new(cut)));
         }
         if !ends.agree {
@@ -122,6 +125,19 @@ impl Correspondence {
             hidden: ends.hidden,
         })
     }
+}
+
+/// Whether data that only one side has enters its program at a call of a cut, or whether nothing before it agrees.
+fn has_entrance(found: &Counterparts<'_>, cut: &Cut) -> bool {
+    let given = found.programs.map(|program| {
+        let inputs = program.inputs.iter().map(|input| program::print(input.count, &input.numbers));
+        inputs.collect::<HashSet<u64>>()
+    });
+    let enters = |side: usize, calls: &[usize]| {
+        let mut entrances = found.programs[side].entrances.iter();
+        entrances.any(|(call, input)| calls.contains(call) && !given[1 - side].contains(input))
+    };
+    cut.after.is_empty() || enters(0, &cut.target) || enters(1, &cut.golden)
 }
 
 /// Of programs that compute in a coarse dtype: a result of a parameter that both have, which differs by more than rounding, where

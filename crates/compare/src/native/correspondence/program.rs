@@ -172,6 +172,8 @@ pub(super) struct Program {
     pub(super) may_get_masks: Vec<usize>,
     /// Tensors from outside that calls get together with a parameter, such as indices of its rows: by count and statistics.
     pub(super) indices: HashSet<u64>,
+    /// Where data enters the program: calls that get a tensor from outside together with a parameter, and that tensor.
+    pub(super) entrances: Vec<(usize, u64)>,
     /// What the program ends in.
     pub(super) ends: FinalValues,
     /// The roundoff of most products of matrices.
@@ -196,6 +198,7 @@ impl Program {
             inputs: Vec::new(),
             may_get_masks: Vec::new(),
             indices: HashSet::new(),
+            entrances: Vec::new(),
             ends: FinalValues::default(),
             unit: ACCUMULATOR,
             operations: (0..count).map(|call| calls.operation(call)).collect(),
@@ -282,7 +285,10 @@ impl Program {
         match step.weights.is_empty() {
             true if may_get_mask => self.may_get_masks.push(call),
             true => {}
-            false => self.indices.extend(given),
+            false => {
+                self.entrances.extend(given.iter().map(|&given| (call, given)));
+                self.indices.extend(given);
+            }
         }
         // An optimizer gets parameters in an order of its own.
         let is_use = !is_update && !self.operations[call].is_in_place && !is_of_optimizer(calls.rank, call);

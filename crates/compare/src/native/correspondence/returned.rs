@@ -49,12 +49,16 @@ pub(super) struct Returned {
 }
 
 impl Program {
-    /// The calls of models, where the dump says what they returned. `made`: values by call and place.
+    /// The calls of models, where the dump says what they returned. `made_by`: the value that a source names.
     pub(super) fn model_calls(
         &self,
         calls: &Calls<'_>,
         made_by: impl Fn(&str) -> Option<usize>,
     ) -> Vec<ModelCall> {
+        // Where only modules were recorded, what is computed from their results was not.
+        if calls.rank.level.as_deref() == Some("L0") {
+            return Vec::new();
+        }
         let Some(ledger) = calls.rank.ledger() else { return Vec::new() };
         let takers = self.takers();
         let of_call = |number: usize, results: &ulpscope_dump::ModelResults| {

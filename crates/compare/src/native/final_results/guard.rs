@@ -46,6 +46,20 @@ impl StatisticBounds {
             extremes: (ALLOWED.get() * rounding.hypot(given)).max(RECORDED.get()),
         }
     }
+
+    /// The relative norm of an error that sums may not show. An error `e` that has nothing to do with the values makes their norm
+    /// `√(1 + e²)` times as large, and one that moves elements about may keep even that.
+    pub(in crate::native) fn hidden(&self) -> f64 {
+        (2.0 * self.sums).sqrt()
+    }
+}
+
+/// How far apart statistics of a final result are.
+struct InStatistics {
+    error: f64,
+    allowed: f64,
+    /// See [`StatisticBounds::hidden`].
+    hidden: f64,
 }
 
 /// A final result that is too far apart.
@@ -78,7 +92,7 @@ pub(in crate::native) struct Guarded {
     pub(in crate::native) is_complete: bool,
     /// Whether inputs are cut differently and what follows from them could not be compared.
     pub(in crate::native) is_open: bool,
-    /// Where some differ within their bounds by statistics alone: the relative error of elements below which nothing may show.
+    /// Where some differ within their bounds by statistics alone: the relative norm of errors that may not show.
     pub(in crate::native) hidden: Option<f64>,
 }
 
@@ -120,10 +134,10 @@ pub(in crate::native) fn guard(
             let of_elements = allowed.max(extent.limit());
             let (error, allowed) = match bounds.in_statistics(at, entry, extent) {
                 Some(known) if is_final => {
-                    if known.0 > 0.0 {
-                        hidden = Some(of_elements.max(hidden.unwrap_or(0.0)));
+                    if known.error > 0.0 {
+                        hidden = Some(known.hidden.max(hidden.unwrap_or(0.0)));
                     }
-                    known
+                    (known.error, known.allowed)
                 }
                 _ => (error, of_elements),
             };
@@ -448,7 +462,7 @@ impl<'a> Bounds<'a> {
 
     /// Of a result of the forward pass of which statistics alone are known: how far apart sums or extremes are, whichever
     /// stands out more, and may be. Nothing for others.
-    fn in_statistics(&self, at: usize, entry: usize, extent: &TensorError) -> Option<(f64, f64)> {
+    fn in_statistics(&self, at: usize, entry: usize, extent: &TensorError) -> Option<InStatistics> {
         let unit = &self.units[at];
         let is_update =
             self.flow.operations[at].is_in_place || unit.entries.iter().any(EntryEvidence::is_of_gradient);
@@ -462,7 +476,9 @@ impl<'a> Bounds<'a> {
         let bounds = StatisticBounds::of(rounding.sqrt(), given.sqrt(), extent.count);
         let sums = (self.error(at, extent), bounds.sums + noise);
         let extremes = (ratio(extent.peak, extent.largest), bounds.extremes + noise);
-        Some(if ratio(extremes.0, extremes.1) > ratio(sums.0, sums.1) { extremes } else { sums })
+        let is_of_extremes = ratio(extremes.0, extremes.1) > ratio(sums.0, sums.1);
+        let (error, allowed) = if is_of_extremes { extremes } else { sums };
+        Some(InStatistics { error, allowed, hidden: bounds.hidden() })
     }
 
     /// How far an update may be apart whose size does not depend on that of the gradient: about as large a share of the signs is
@@ -557,6 +573,16 @@ mod tests {
         let mut links = UnitLinks::none(of.len());
         of.iter().enumerate().for_each(|(at, &unit)| links.set(at, unit));
         links
+    }
+
+    #[test]
+    fn what_sums_may_not_show_is_far_more_than_they_may_differ_by() {
+        let bounds = StatisticBounds::of(1e-6, 0.0, 4096.0);
+        // Half of the elements of a vector of ones, moved up and down alike: the mean stays, the norm hardly changes.
+        let moved = |by: f64| ((1.0 + by).powi(2) / 2.0 + (1.0 - by).powi(2) / 2.0).sqrt() - 1.0;
+        assert!(moved(0.99 * bounds.hidden()) <= bounds.sums);
+        assert!(moved(1.01 * bounds.hidden()) > bounds.sums);
+        assert!(bounds.hidden() > 100.0 * bounds.sums, "{} {}", bounds.hidden(), bounds.sums);
     }
 
     #[test]

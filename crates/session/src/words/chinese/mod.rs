@@ -200,7 +200,8 @@ fn kind_words(kind: FindingKind) -> &'static str {
 /// What statistics do not show.
 fn not_shown(hidden: Option<f64>) -> String {
     hidden.map_or_else(String::new, |share| {
-        format!("；最终结果只比较了统计值，其中小于 {} 的误差可能看不到", percent(share))
+        let share = percent(share);
+        format!("；最终结果只比较了统计值，其中范数的 {share} 以内的误差可能看不到，单个元素的误差可能更大")
     })
 }
 
