@@ -10,6 +10,8 @@
 
 use std::collections::HashMap;
 
+use ulpscope_dump::ModelResults;
+
 use super::counterparts::Counterparts;
 use super::program::Program;
 use crate::native::evidence::call_evidence::Source;
@@ -48,6 +50,12 @@ pub(super) struct Returned {
     pub(super) differing: Vec<ReturnedPair>,
 }
 
+/// What a dump says that models returned. Where only modules were recorded, what is computed from their results was not.
+fn results_of_models(calls: &Calls<'_>) -> Vec<ModelResults> {
+    let ledger = calls.rank.ledger().filter(|_| calls.rank.level.as_deref() != Some("L0"));
+    ledger.map(|ledger| ledger.returned).unwrap_or_default()
+}
+
 impl Program {
     /// The calls of models, where the dump says what they returned. `made_by`: the value that a source names.
     pub(super) fn model_calls(
@@ -55,13 +63,8 @@ impl Program {
         calls: &Calls<'_>,
         made_by: impl Fn(&str) -> Option<usize>,
     ) -> Vec<ModelCall> {
-        // Where only modules were recorded, what is computed from their results was not.
-        if calls.rank.level.as_deref() == Some("L0") {
-            return Vec::new();
-        }
-        let Some(ledger) = calls.rank.ledger() else { return Vec::new() };
         let takers = self.takers();
-        let of_call = |number: usize, results: &ulpscope_dump::ModelResults| {
+        let of_call = |number: usize, results: &ModelResults| {
             let begun = usize::try_from(results.calls).unwrap_or(usize::MAX);
             let result = |(path, source): &(String, Option<String>)| {
                 // What was written into afterwards was recorded as it stood at last.
@@ -74,7 +77,11 @@ impl Program {
             };
             ModelCall { begun, results: results.results.iter().map(result).collect() }
         };
-        ledger.returned.iter().enumerate().map(|(number, results)| of_call(number, results)).collect()
+        results_of_models(calls)
+            .iter()
+            .enumerate()
+            .map(|(number, results)| of_call(number, results))
+            .collect()
     }
 
     /// Whether calls from a number on compute anything from a value, or from copies of it.
@@ -229,10 +236,7 @@ pub(in crate::native) fn returns_otherwise(
     calls: [&Calls<'_>; 2],
     is_partner: impl Fn([(usize, u64); 2]) -> bool,
 ) -> bool {
-    let [Some(ours), Some(theirs)] = calls.map(|calls| calls.rank.ledger().map(|ledger| ledger.returned))
-    else {
-        return false;
-    };
+    let [ours, theirs] = calls.map(results_of_models);
     if ours.is_empty() || theirs.is_empty() {
         return false;
     }
@@ -240,7 +244,7 @@ pub(in crate::native) fn returns_otherwise(
         Source::Call(call, place) => Some((call, place)),
         _ => None,
     };
-    let results = |of: &[ulpscope_dump::ModelResults]| -> Vec<(String, Option<String>)> {
+    let results = |of: &[ModelResults]| -> Vec<(String, Option<String>)> {
         of.iter().flat_map(|call| call.results.clone()).collect()
     };
     let (ours, theirs) = (results(&ours), results(&theirs));
