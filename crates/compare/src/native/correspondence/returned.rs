@@ -240,23 +240,24 @@ pub(in crate::native) fn returns_otherwise(
     if ours.is_empty() || theirs.is_empty() {
         return false;
     }
-    let source = |side: usize, said: &Option<String>| match calls[side].source(said.as_deref()) {
-        Source::Call(call, place) => Some((call, place)),
-        _ => None,
+    let results = |of: Vec<ModelResults>, calls: &Calls<'_>| -> Vec<(String, Option<(usize, u64)>)> {
+        let results = of.into_iter().flat_map(|call| call.results);
+        let made = results.map(|(path, source)| match calls.source(source.as_deref()) {
+            Source::Call(call, place) => (path, Some((call, place))),
+            // What was given to the model, or not seen.
+            _ => (path, None),
+        });
+        made.collect()
     };
-    let results = |of: &[ModelResults]| -> Vec<(String, Option<String>)> {
-        of.iter().flat_map(|call| call.results.clone()).collect()
-    };
-    let (ours, theirs) = (results(&ours), results(&theirs));
-    let is_same =
-        |((path, one), (other_path, other)): (&(String, Option<String>), &(String, Option<String>))| {
-            path == other_path
-                && match [source(0, one), source(1, other)] {
-                    [Some(one), Some(other)] => is_partner([one, other]),
-                    // What was given to the model, or not seen.
-                    [None, None] => true,
-                    _ => false,
-                }
-        };
-    ours.len() != theirs.len() || !ours.iter().zip(&theirs).all(is_same)
+    let (ours, theirs) = (results(ours, calls[0]), results(theirs, calls[1]));
+    let mut pairs = ours.iter().zip(&theirs);
+    let is_same = pairs.all(|((path, one), (other_path, other))| {
+        path == other_path
+            && match [one, other] {
+                [Some(one), Some(other)] => is_partner([*one, *other]),
+                [None, None] => true,
+                _ => false,
+            }
+    });
+    ours.len() != theirs.len() || !is_same
 }
