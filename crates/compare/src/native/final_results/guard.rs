@@ -390,12 +390,13 @@ impl<'a> Bounds<'a> {
                 .filter(|entry| entry.is_taken() && entry.sources().iter().all(|source| source.is_given()));
             taken.filter_map(|entry| Some((entry, entry.numbers.as_ref()?)))
         };
-        let errors = given().map(|(_, extent)| extent.relative() * self.share(unit, extent));
+        let share = Self::share(unit);
+        let errors = given().map(|(_, extent)| extent.relative() * share(extent));
         let error = errors.filter(|error| error.is_finite()).fold(0.0, f64::max);
         // Statistics hardly show that one side has a coarser dtype. In a run of a finer one that is what one looks for.
         let shared = given().map(|(entry, extent)| {
             let error = if entry.is_recast { extent.unit().min(self.unit) } else { extent.relative() };
-            error * self.share(unit, extent)
+            error * share(extent)
         });
         let shared = shared.filter(|error| error.is_finite()).fold(0.0, f64::max);
         // Nothing was measured on a call of one side, so its own rounding is not among this.
@@ -426,13 +427,20 @@ impl<'a> Bounds<'a> {
 
     /// The share of a bias in what it is added to, 1 for every other argument. A bias that training has just moved from zero is
     /// nothing but rounding, and too small to matter.
-    fn share(&self, unit: &CallEvidence, argument: &TensorError) -> f64 {
+    fn share(unit: &CallEvidence) -> impl Fn(&TensorError) -> f64 + use<> {
         let taken = unit.entries.iter().filter(|entry| entry.is_taken());
-        let counts: Vec<f64> = taken.filter_map(|entry| Some(entry.numbers.as_ref()?.count)).collect();
-        // Input, weight and bias: only the last is added, and none has fewer elements.
-        let is_bias = counts.len() == 3 && counts.iter().all(|&count| argument.count <= count);
+        let mut counts = taken.filter_map(|entry| Some(entry.numbers.as_ref()?.count));
+        // Input, weight and bias: only the last is added, and none has fewer elements. Calls may have lists of thousands.
+        let first = [counts.next(), counts.next(), counts.next(), counts.next()];
+        let fewest = match first {
+            [Some(one), Some(two), Some(three), None] => one.min(two).min(three),
+            _ => -1.0,
+        };
         let result = results(unit).map(|(_, _, extent)| extent.rms()).fold(0.0, f64::max);
-        if is_bias && result > 0.0 { (argument.rms() / result).min(1.0) } else { 1.0 }
+        move |argument| match argument.count <= fewest && result > 0.0 {
+            true => (argument.rms() / result).min(1.0),
+            false => 1.0,
+        }
     }
 
     /// The error of a result, relative to its size, or to that of what it is reduced from.
