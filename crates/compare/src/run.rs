@@ -522,7 +522,7 @@ impl Record<'_> {
                 let line = before + 2 + finding.row as u64;
                 let mut divergence = divergence_at(&unit, line, "", target, golden);
                 // Where two programs part, many calls are of one side: none of them says more than the others.
-                let is_region = matches!(finding.cause, FindingCause::Region(_));
+                let is_region = finding.cause.region().is_some();
                 divergence.lone_before = lone_before.filter(|_| !is_region);
                 if outcome.divergences.is_empty() {
                     divergence.collectives_before = collectives_before(&unit, target, golden);
@@ -593,10 +593,7 @@ fn call_name(unit: &Judged, target: &Rank, golden: &Rank) -> Option<String> {
 
 /// The golden's call in the place of one that only the target makes, where two programs part.
 fn partner_in_region(unit: &Judged) -> Option<String> {
-    match &unit.finding.as_ref()?.cause {
-        FindingCause::Region(region) => region.partner.clone(),
-        _ => None,
-    }
+    unit.finding.as_ref()?.cause.region()?.partner.clone()
 }
 
 pub(crate) fn divergence_at(unit: &Judged, line: u64, row: &str, target: &Rank, golden: &Rank) -> Divergence {

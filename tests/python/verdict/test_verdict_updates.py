@@ -188,7 +188,7 @@ def test_calls_of_an_update_between_values_that_agree_are_listed(
     last = "Torch._foreach_addcdiv_.0.forward" if foreach else "Tensor.addcdiv_.0.forward"
     assert [one.name for one in region.before] == ["Tensor.sub_.0.forward", last]
     said = compared.explain()
-    assert "Of those for this one, the cause is among the calls listed below." in said
+    assert "For the first parameter, the cause is among the calls listed below." in said
     assert "Between, in the golden" in said
 
 

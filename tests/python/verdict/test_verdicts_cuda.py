@@ -13,7 +13,7 @@ if not torch.cuda.is_available():
 
 import ulpscope  # noqa: E402
 from faults.models import MODELS, build  # noqa: E402
-from wrong_kernels import CHANGES, KERNELS, WrongKernel  # noqa: E402
+from one_wrong_kernel import CHANGES, KERNELS, WrongKernel  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 

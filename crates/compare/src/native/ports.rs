@@ -130,8 +130,8 @@ pub(super) fn is_port(units: &[CallEvidence], flow: &Flow, kept: &FinalParameter
             || kept.is_towards(*at)
             || kept.updates.contains(*at)
             || flow.operations[*at].is_in_place;
-        let is_seen = !units[*at].is_left_out;
-        is_seen && units[*at].kind == CallKind::Forward && !flow.is_composite(*at) && !is_update
+        let is_recorded_by_both = !units[*at].is_left_out;
+        is_recorded_by_both && units[*at].kind == CallKind::Forward && !flow.is_composite(*at) && !is_update
     };
     let (mut lone, mut all) = (0, 0);
     for at in (0..units.len()).filter(is_call) {
@@ -177,7 +177,7 @@ fn of_unit(at: usize, unit: &CallEvidence, first: Option<usize>) -> Conclusion {
 fn blamed(unit: &CallEvidence, cut: &Cut) -> Conclusion {
     let sure = (1.0 - cut.allowed / cut.error).max(0.0);
     let share = match cut.is_of_both {
-        _ if cut.only_shows => confidence::GUESS,
+        _ if cut.may_begin_earlier => confidence::GUESS,
         true => 1.0,
         false => 1.0 / (cut.named.max(1) as f64).sqrt(),
     };

@@ -224,7 +224,7 @@ thresholds! {
         UNDONE = 1.0 / 16.0;
     }
 
-    /// The guard on final results (`final_results.rs`).
+    /// The guard on final results (`guard.rs`).
     final_results {
         /// How many times the accumulated rounding a result of the forward pass may be off. Chosen: in the healthy comparisons
         /// of the fault suite none has more than 0.8 times.

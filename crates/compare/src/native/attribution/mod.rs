@@ -1,6 +1,8 @@
 //! One class for each call: which calls introduced an error, and which only pass it on.
 //!
-//! `conclude` goes over the calls in execution order. Each other file is one kind of cause, or one reason not to blame a call.
+//! `conclude` goes over the calls in execution order. Most other files are one kind of cause, or one reason not to blame a call.
+//! `conclusion` and `conclusion_list` hold the result, `verdict` and `remarks` put it into rows, findings and notes, and `proofs`
+//! checks it by replay.
 
 pub(in crate::native) mod amplified;
 pub(in crate::native) mod blame;

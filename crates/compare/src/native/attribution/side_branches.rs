@@ -8,7 +8,7 @@
 //! side ends in: floats, or as many integers where it ends in integers (`argmax + 1`). And what is computed from the
 //! run's inputs may be a result of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use ulpscope_dump::CallKind;
 
@@ -50,9 +50,10 @@ fn changes_a_decision(
     exact: impl Fn(usize) -> Vec<ExactResult>,
 ) -> bool {
     // Calls come after those whose results they use.
-    let mut ends: HashMap<usize, Vec<ExactResult>> = HashMap::new();
+    let mut ends: HashMap<usize, BTreeSet<ExactResult>> = HashMap::new();
     for &at in open.iter().filter(|&&at| !units[at].adds_nothing) {
-        let mut inputs = Vec::new();
+        // A set: a value may be an argument of the next call twice, and so on.
+        let mut inputs = BTreeSet::new();
         for producer in units[at].entries.iter().flat_map(|entry| flow.makers(entry)).flatten() {
             match ends.get(&producer) {
                 Some(known) => inputs.extend(known.iter().cloned()),

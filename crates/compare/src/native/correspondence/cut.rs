@@ -33,7 +33,7 @@ pub(in crate::native) struct Cut {
     pub(in crate::native) is_of_both: bool,
     /// Whether the first only moves or selects elements, and of its inputs the statistics alone agree: elements may have differed
     /// before it.
-    pub(in crate::native) only_shows: bool,
+    pub(in crate::native) may_begin_earlier: bool,
     /// How much further apart its results are than its inputs; nothing, where only one side makes it.
     pub(in crate::native) growth: Option<f64>,
     /// The calls of the target whose results go into it and agree, and their counterparts.
@@ -99,7 +99,7 @@ pub(super) fn find(
         golden: golden_ranked,
         golden_named,
         is_of_both,
-        only_shows: ours.moves(first)
+        may_begin_earlier: ours.moves(first)
             && target.steps[first].given.iter().any(|&given| !counterparts.is_sure(Side::Target, given)),
         growth: partner.filter(|_| is_of_both).map(|partner| growth(counterparts, [first, partner])),
         after: ours.after(counterparts),

@@ -19,7 +19,7 @@ pub(in crate::native) fn named([target, golden]: [&Calls<'_>; 2], cut: &Cut) -> 
         partner: cut.partner.map(|call| golden.rank.name(call)),
         after: after(cut).into_iter().take(MOST_NAMED).map(pair).collect(),
         before: pair(cut.before),
-        may_begin_earlier: cut.only_shows,
+        may_begin_earlier: cut.may_begin_earlier,
     }
 }
 

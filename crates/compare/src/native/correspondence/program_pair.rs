@@ -38,7 +38,7 @@ impl<'a> ProgramPair<'a> {
         self.same.iter().map(|(one, other)| (one.as_str(), other.as_str())).collect()
     }
 
-    /// How far apart two values may be whatever rounding explains.
+    /// How far apart two values may be before accumulated rounding is considered.
     pub(super) fn limit(&self) -> f64 {
         let [target, golden] = &self.programs;
         limit_of_unit(target.unit.max(golden.unit)).max(self.noise)

@@ -9,7 +9,7 @@
 //! Two optimizers make different calls, in another order, for one parameter after the other or for all at once. What they compute
 //! for one parameter has its size, so a value of one side is looked for among those that the other computes for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ulpscope_dump::{CallKind, Content, Entry, Role};
 
@@ -18,9 +18,12 @@ use super::program::Weight;
 use crate::native::evidence::call_evidence::place;
 use crate::native::evidence::flow::Calls;
 use crate::native::evidence::written::Written;
+use crate::native::thresholds::rounding::ROUNDINGS;
+use crate::native::thresholds::siblings::LEAST_ALLOWED;
 
-/// Calls that are looked at on a side: a step makes some ten for a parameter, and a damaged dump has no end.
-const MOST_CALLS: usize = 256;
+/// Values that are looked at on a side, the nearest to the last write first. An update computes some ten for a parameter; what a
+/// common norm clips depends on all gradients.
+const MOST_VALUES: usize = 256;
 
 /// A value: the call that returned it, and its number among the results of that call.
 type ValueId = (usize, String);
@@ -32,23 +35,25 @@ struct UpdateSteps {
 }
 
 struct UpdateValue {
-    /// What is known of it; nothing, where it was not recorded.
-    held: Option<Weight>,
-    /// The values that its call was given, as far as calls of the step returned them.
-    given: Vec<ValueId>,
+    /// Its statistics; nothing, where they were not recorded.
+    statistics: Option<Weight>,
+    /// Whether its call wrote it into one of its inputs, as into a running mean.
+    is_written: bool,
+    /// The values that its call was given, as far as calls returned them.
+    inputs: Vec<ValueId>,
 }
 
-/// Finds the cut before the last writes into a parameter. Values may be as far apart as `allowed`, relative to their size.
+/// Finds the cut before the last writes into a parameter. Values may be as far apart as `noise` and rounding allow.
 pub(in crate::native) fn update_cut(
     calls: [&Calls<'_>; 2],
     written: [&Written; 2],
-    allowed: f64,
+    noise: f64,
     (error, expected): (f64, f64),
 ) -> Option<Cut> {
     let target = UpdateSteps::of(calls[0], written[0])?;
     let golden = UpdateSteps::of(calls[1], written[1])?;
-    let (ours, after) = target.apart(&golden, allowed);
-    let (theirs, _) = golden.apart(&target, allowed);
+    let (ours, after) = target.apart(&golden, noise);
+    let (theirs, _) = golden.apart(&target, noise);
     let (ours, named) = ranked(calls[0], &target, &ours);
     let (theirs, golden_named) = ranked(calls[1], &golden, &theirs);
     Some(Cut {
@@ -58,7 +63,7 @@ pub(in crate::native) fn update_cut(
         golden: theirs,
         golden_named,
         is_of_both: false,
-        only_shows: false,
+        may_begin_earlier: false,
         growth: None,
         after,
         before: [target.last.0, golden.last.0],
@@ -72,21 +77,18 @@ impl UpdateSteps {
     /// Goes back from the last write.
     fn of(calls: &Calls<'_>, written: &Written) -> Option<UpdateSteps> {
         let &(call, at) = written.by.last()?;
-        let entries = calls.rank.entries(call).ok()?;
-        let entry = entries.iter().find(|entry| place(entry.role, &entry.path) == at)?;
+        let mut read: HashMap<usize, Vec<Entry>> = HashMap::from([(call, calls.rank.entries(call).ok()?)]);
+        let entry = read[&call].iter().find(|entry| place(entry.role, &entry.path) == at)?;
         // What is written into comes first among the arguments, one tensor for each result.
-        let in_list = entry.path.split_once('.').map(|(_, number)| number);
+        let in_list = entry.path.rsplit_once('.').map(|(_, number)| number);
         let last = (call, in_list.unwrap_or("0").to_owned());
         let mut steps = UpdateSteps { values: BTreeMap::new(), last: last.clone() };
-        let mut waiting = vec![last];
-        while let Some(id) = waiting.pop() {
-            if steps.values.len() == MOST_CALLS {
-                return None;
-            }
+        let mut waiting = VecDeque::from([last]);
+        while let Some(id) = waiting.pop_front().filter(|_| steps.values.len() < MOST_VALUES) {
             if steps.values.contains_key(&id) {
                 continue;
             }
-            let entries = calls.rank.entries(id.0).unwrap_or_default();
+            let entries = read.entry(id.0).or_insert_with(|| calls.rank.entries(id.0).unwrap_or_default());
             let is_tensor = |entry: &&Entry| matches!(entry.content, Content::Tensor(_));
             let of_role =
                 |role: Role| entries.iter().filter(move |entry| entry.role == role).filter(is_tensor);
@@ -94,37 +96,42 @@ impl UpdateSteps {
             let has_lists = of_role(Role::Output).nth(1).is_some();
             let belongs =
                 |entry: &&Entry| !has_lists || !entry.path.contains('.') || number(&entry.path) == id.1;
-            let held = of_role(Role::Output).find(|entry| number(&entry.path) == id.1).and_then(weight);
-            let given = of_role(Role::Input).filter(belongs).filter_map(|entry| maker(calls, entry));
-            let given: Vec<ValueId> = given.filter(|given| *given != id).collect();
-            waiting.extend(given.iter().cloned());
-            steps.values.insert(id, UpdateValue { held, given });
+            let statistics = of_role(Role::Output).find(|entry| number(&entry.path) == id.1).and_then(weight);
+            let inputs = of_role(Role::Input).filter(belongs).filter_map(|entry| producer(calls, entry));
+            let inputs: Vec<ValueId> = inputs.filter(|input| *input != id).collect();
+            waiting.extend(inputs.iter().cloned());
+            let is_written = calls.operation(id.0).is_in_place;
+            steps.values.insert(id, UpdateValue { statistics, is_written, inputs });
         }
         Some(steps)
     }
 
-    /// The value of the other side that is the same.
-    fn counterpart<'a>(&'a self, held: &Weight, allowed: f64) -> Option<&'a ValueId> {
+    /// The value of the other side that is the same. What one side writes into a tensor that it keeps is compared with what the
+    /// other writes: in a first step, other values may be the same by coincidence.
+    fn counterpart<'a>(&'a self, value: &UpdateValue, noise: f64) -> Option<&'a ValueId> {
+        let statistics = value.statistics.as_ref()?;
         let is_same = |other: &UpdateValue| {
-            let other = other.held.as_ref();
-            other.and_then(|other| held.distance(other)).is_some_and(|distance| distance <= allowed)
+            let Some(there) = &other.statistics else { return false };
+            let allowed = LEAST_ALLOWED.get() * (noise + ROUNDINGS.get() * statistics.unit.max(there.unit));
+            other.is_written == value.is_written
+                && statistics.distance(there).is_some_and(|distance| distance <= allowed)
         };
-        self.values.iter().find(|(id, value)| **id != self.last && is_same(value)).map(|(id, _)| id)
+        self.values.iter().find(|(id, other)| **id != self.last && is_same(other)).map(|(id, _)| id)
     }
 
     /// The values before the last write, as far as none has a counterpart, and the calls of those that have, with these.
-    fn apart(&self, there: &UpdateSteps, allowed: f64) -> (Vec<ValueId>, Vec<[usize; 2]>) {
+    fn apart(&self, there: &UpdateSteps, noise: f64) -> (Vec<ValueId>, Vec<[usize; 2]>) {
         let (mut apart, mut after) = (vec![self.last.clone()], Vec::new());
         let mut waiting = vec![self.last.clone()];
         while let Some(id) = waiting.pop() {
-            for given in &self.values[&id].given {
-                let held = self.values.get(given).and_then(|value| value.held.as_ref());
-                match held.and_then(|held| there.counterpart(held, allowed)) {
-                    Some(other) if !after.contains(&[given.0, other.0]) => after.push([given.0, other.0]),
+            for input in self.values.get(&id).map_or(&[][..], |value| &value.inputs) {
+                let value = self.values.get(input);
+                match value.and_then(|value| there.counterpart(value, noise)) {
+                    Some(other) if !after.contains(&[input.0, other.0]) => after.push([input.0, other.0]),
                     Some(_) => {}
-                    None if !apart.contains(given) => {
-                        apart.push(given.clone());
-                        waiting.push(given.clone());
+                    None if !apart.contains(input) => {
+                        apart.push(input.clone());
+                        waiting.push(input.clone());
                     }
                     None => {}
                 }
@@ -142,7 +149,8 @@ fn ranked(calls: &Calls<'_>, steps: &UpdateSteps, apart: &[ValueId]) -> (Vec<usi
         let operation = calls.operation(call);
         operation.keeps_places || operation.is_view || operation.reorders
     };
-    let is_inside = |id: &ValueId| steps.values[id].given.iter().any(|given| apart.contains(given));
+    let inputs = |id: &ValueId| steps.values.get(id).map_or(&[][..], |value| &value.inputs);
+    let is_inside = |id: &ValueId| inputs(id).iter().any(|input| apart.contains(input));
     let mut all: Vec<(bool, bool, bool, usize)> =
         apart.iter().map(|id| (moves(id.0), *id != steps.last, is_inside(id), id.0)).collect();
     all.sort_unstable();
@@ -169,7 +177,7 @@ fn weight(entry: &Entry) -> Option<Weight> {
 }
 
 /// The value that an argument is, if a call of the forward pass or of an optimizer returned it.
-fn maker(calls: &Calls<'_>, entry: &Entry) -> Option<ValueId> {
+fn producer(calls: &Calls<'_>, entry: &Entry) -> Option<ValueId> {
     let Content::Tensor(tensor) = &entry.content else { return None };
     let (call, path) = tensor.source.as_deref()?.rsplit_once(".output.")?;
     let call = calls.rank.find(call)?;

@@ -225,8 +225,7 @@ impl FinalParameters {
         if let (Some(first), Some(written), true) =
             (&mut kept.first_apart, first_written, kept.updates.is_rewritten)
         {
-            let allowed = LEAST_ALLOWED.get() * (noise + ROUNDINGS.get() * ACCUMULATOR);
-            first.cut = update_cut(calls, written, allowed, (first.error.whole, first.expected.whole));
+            first.cut = update_cut(calls, written, noise, (first.error.whole, first.expected.whole));
         }
         kept.find_towards(units, flow, calls);
         kept

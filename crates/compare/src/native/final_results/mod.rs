@@ -1,4 +1,5 @@
-//! What the runs end in: final results must agree, whatever was said of single calls.
+//! Whether the runs end in the same: results of models, losses and gradients (`guard`), and parameters after the step
+//! (`final_parameters`).
 
 pub(in crate::native) mod final_parameters;
 pub(in crate::native) mod guard;

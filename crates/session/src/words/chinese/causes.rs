@@ -48,7 +48,7 @@ pub(super) fn sentence(said: &Cause) -> String {
                 None => name.clone(),
             };
             let place = match region {
-                Some(_) => "对这一个参数，原因在下面列出的调用之中。",
+                Some(_) => "对第一个参数，原因在下面列出的调用之中。",
                 None => "原因可能在其中任何一个。",
             };
             format!(

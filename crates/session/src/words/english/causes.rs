@@ -51,7 +51,7 @@ pub(super) fn sentence(said: &Cause) -> String {
         }
         FindingCause::Updates(LeftDetails { name, differ, of, calls: [target, golden], region }) => {
             let place = match region {
-                Some(_) => "Of those for this one, the cause is among the calls listed below.",
+                Some(_) => "For the first parameter, the cause is among the calls listed below.",
                 None => "The cause may be any of them.",
             };
             format!(

@@ -18,8 +18,8 @@ pub(super) fn sentence(said: &RegionStatement) -> String {
         }
         RegionStatement::FromStart => "after   the inputs and parameters of the run".to_owned(),
         RegionStatement::MayBeginEarlier => {
-            "Only statistics were compared, and they hardly show single elements: the difference may arise \
-                                             earlier. Record tensors to see."
+            "Only statistics were compared. They hardly show single elements, so the difference may arise earlier. \
+             Record tensors to see."
                 .to_owned()
         }
         RegionStatement::MoreBefore(1) => "1 more call before it agrees.".to_owned(),

@@ -9,7 +9,7 @@ import pytest
 
 import ulpscope
 from faults.models import build
-from wrong_kernels import CHANGES, KERNELS, WrongKernel
+from one_wrong_kernel import CHANGES, KERNELS, WrongKernel
 
 
 def dump(path: Path, model: str, task: str) -> Path:
