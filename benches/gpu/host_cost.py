@@ -2,10 +2,10 @@
 
     python benches/gpu/host_cost.py [--level L1] [--layers 24] [--steps 10] [--task statistics]
 
-A decoder with the calls of GPT-2 medium and tensors of a few KiB trains on the CPU, without and with capture. Its
-tensors pose as those of a GPU (tests/python/capture/posing_gpu.py), and the driver for tests takes the launches without
-computing anything. Printed is the CPU time of the thread that runs the program, per step, and how often it launched: what a
-launch costs in the GPU's driver is missing. For a profile:
+A decoder with the calls of GPT-2 medium and tensors of a few KiB trains on the CPU, without and with capture.
+Its tensors pose as those of a GPU (tests/python/capture/posing_gpu.py), and the driver for tests takes the
+launches without computing anything. Printed is the CPU time of the thread that runs the program, per step,
+and how often it launched: what a launch costs in the GPU's driver is missing. For a profile:
 
     perf record -g -- python benches/gpu/host_cost.py
 """
@@ -69,11 +69,13 @@ def measured(options: argparse.Namespace) -> None:
             launches = (gpu.count("launches") - before) / (options.steps + 2)
         rounds.append((1000 * plain, 1000 * with_capture, launches))
     for plain, with_capture, launches in rounds:
-        print(f"without {plain:.1f} ms, with {with_capture:.1f} ms: {with_capture - plain:.1f} ms, {launches:.0f} launches")
+        added = with_capture - plain
+        print(f"without {plain:.1f} ms, with {with_capture:.1f}: {added:.1f} ms, {launches:.0f} launches")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--level", default="L1")
     parser.add_argument("--task", default="statistics")
     parser.add_argument("--layers", type=int, default=24)

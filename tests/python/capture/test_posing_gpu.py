@@ -423,8 +423,8 @@ def test_arguments_of_a_call_that_fails_or_ends_the_recording(tmp_path):
         with ulpscope.capture(folder + "-next", level="L1"):
             before = gpu.calls("cuLaunchKernel")
             torch.sin(x)
-            # Nothing is left of the call that ended the recording. Torch has put the mode of that run back: with another
-            # mode, arguments are measured first.
+            # Nothing is left of the call that ended the recording. Torch has put the mode of that run
+            # back: with another mode, arguments are measured first.
             assert gpu.calls("cuLaunchKernel") == before + 2
         """
     run(tmp_path, LAUNCHES + textwrap.dedent(program))

@@ -124,7 +124,9 @@ _CHANGES_IF_UNTOLD = dict.fromkeys(
 )
 
 # Functions that write to no argument, and are not named after an operator.
-_READERS = frozenset("double float half bfloat16 long int short char byte bool type T mT cross_entropy".split())
+_READERS = frozenset(
+    "double float half bfloat16 long int short char byte bool type T mT cross_entropy".split()
+)
 
 _OPERATOR_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
@@ -277,7 +279,7 @@ def _only_reads(prefix: str, name: str) -> bool:
         return False
     overloads = [getattr(packet, overload) for overload in packet.overloads()]
     arguments = [argument for overload in overloads for argument in overload._schema.arguments]
-    # The schemas of normalisations do not say that they write to these; of those of `functional` it is known when.
+    # Schemas of normalisations do not say that they write to these. When those of `functional` do is known.
     is_known = prefix == "Functional" and name in _CHANGES_IF
     has_untold = not is_known and any(argument.name == "running_mean" for argument in arguments)
     writes = any(

@@ -9,6 +9,6 @@ _HARMLESS = ("/Meta", "/MPS")
 
 
 def has_replaced() -> bool:
-    """Whether one of them may run instead of torch's: it may write to arguments that the operator only reads."""
+    """Whether one may run instead of torch's, and write to arguments that the operator only reads."""
     registered = getattr(torch.library, "_impls", ())
     return any(name.startswith(("aten/", "_/")) and not name.endswith(_HARMLESS) for name in registered)
