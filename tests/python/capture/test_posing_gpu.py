@@ -439,6 +439,26 @@ def test_arguments_of_a_call_that_fails_or_ends_the_recording(tmp_path):
     assert why == ("its numbers did not arrive from its device", 1)
 
 
+def test_a_call_that_ends_the_process_has_its_line(tmp_path):
+    program = """
+        w = torch.ones(4, 4, requires_grad=True)
+        run = ulpscope.capture(folder, level="L1", flush_interval=0.01)
+        run.start()
+        torch.sin(x)
+        soon(lambda: numbers() == [1.0])
+        def kill(tensor):
+            os.kill(os.getpid(), signal.SIGKILL)
+        with torch.autograd.graph.saved_tensors_hooks(kill, lambda tensor: tensor):
+            torch.cos(w)
+        """
+    run(tmp_path, LAUNCHES + textwrap.dedent(program), code=-signal.SIGKILL)
+    lines = (tmp_path / "dump/step0/rank/journal.jsonl").read_bytes().rstrip(b"\0").splitlines()
+    items = [json.loads(line).get("data", {}) for line in lines]
+    inputs = [data["input_args"][0] for data in items if "input_args" in data]
+    assert [item["Max"] for item in inputs] == [1.0, None]
+    assert "pending" in inputs[1] and "pending" not in inputs[0]
+
+
 def test_gradients_of_a_node_are_measured_together(tmp_path):
     program = """
         w, bias = torch.ones(4, 4, requires_grad=True), torch.ones(4, requires_grad=True)

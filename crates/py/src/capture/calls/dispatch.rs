@@ -139,6 +139,10 @@ fn treat<'py>(
         begun = Some(found?);
         measured.and(may_wait.map(|_| ()))
     });
+    if began.is_err() {
+        // After a panic something may be left.
+        forget_queued();
+    }
     recorder.guarded(py, Of::New(&function.base), began)?;
     let result = match is_open && function.is_in_python() {
         true => {
@@ -178,6 +182,8 @@ fn treat<'py>(
                 let result = function.result(output, &changed)?;
                 recorder.end_call(slf, begun, result.as_ref().unwrap_or(output), None, first, &hands_on)
             });
+            // Even if the call could not be ended.
+            let ended = if is_deferred { recorder.measured_together(py, || ended) } else { ended };
             recorder.guarded(py, of.borrowed(), ended)?;
         }
         Err(error) => {
