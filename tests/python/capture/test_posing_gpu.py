@@ -366,7 +366,8 @@ def test_what_a_call_only_reads_is_measured_with_its_results(tmp_path):
     for name in ("dump", "dump-writes"):
         for call in calls(tmp_path, name).values():
             items = [*call["input_args"], *call["output"]]
-            assert all(item["Max"] is not None for item in items if item and item["type"] == "torch.Tensor")
+            tensors = [item for item in items if isinstance(item, dict) and "requires_grad" in item]
+            assert all(item["Max"] is not None for item in tensors if not item.get("blank"))
 
 
 def test_where_code_of_the_program_may_write_arguments_are_measured_before_it_runs(tmp_path):
