@@ -10,7 +10,7 @@ use crate::cache::Cache;
 use crate::compiler::Compiler;
 use crate::driver::{Device, Driver, Function, Mapped, Module, Stream};
 use crate::error::Error;
-use crate::launch::{Launch, MAX_TENSORS, Tensor, function_name};
+use crate::launch::{Launch, MAX_RANK, MAX_TENSORS, Tensor, function_name, has_function};
 use crate::memory::{Scratches, Slot, Slots};
 use crate::self_check;
 
@@ -51,7 +51,8 @@ impl GpuTensor {
 
     /// Whether the kernel can measure it.
     pub fn is_measurable(&self) -> bool {
-        !self.is_empty() && function_name(self.dtype).is_ok() && self.prepared(false).is_ok()
+        let has_few_dims = || self.shape.len() <= MAX_RANK || self.prepared(false).is_ok();
+        !self.is_empty() && has_function(self.dtype) && has_few_dims()
     }
 
     /// How often all elements occur.
@@ -136,10 +137,11 @@ impl Gpu {
     pub fn measure(
         self: &Arc<Gpu>,
         stream: Stream,
-        tensors: &[&GpuTensor],
+        tensors: &[GpuTensor],
         has_digest: bool,
     ) -> (Measurement, Option<Error>) {
-        let mut measurement = Measurement { gpu: Arc::clone(self), tensors: Vec::new() };
+        let mut measurement =
+            Measurement { gpu: Arc::clone(self), tensors: Vec::with_capacity(tensors.len()) };
         let mut parts = tensors.chunks(MAX_TENSORS);
         let error = parts.find_map(|part| self.launch(stream, part, has_digest, &mut measurement).err());
         (measurement, error)
@@ -148,7 +150,7 @@ impl Gpu {
     fn launch(
         &self,
         stream: Stream,
-        tensors: &[&GpuTensor],
+        tensors: &[GpuTensor],
         has_digest: bool,
         measurement: &mut Measurement,
     ) -> Result<(), Error> {
@@ -187,6 +189,9 @@ impl Gpu {
 
     fn take_slots(&self, count: usize) -> Result<Vec<Slot>, Error> {
         let mut slots = lock(&self.slots);
+        if let Some(taken) = slots.take_free(count) {
+            return Ok(taken);
+        }
         self.driver.beside_graphs(self.device, || slots.take(count, &self.driver))
     }
 

@@ -1,7 +1,7 @@
 //! What a launch of the kernel is given, in the layout of `statistics.cu`, and what it returns.
 
 use ulpscope_kernels::{Digest, Stats};
-use ulpscope_tensor::{DType, NumberKind, Scalar, contiguous_strides};
+use ulpscope_tensor::{DType, NumberKind, Scalar};
 
 use crate::error::Error;
 
@@ -11,7 +11,7 @@ pub const MAX_TENSORS: usize = 16;
 /// Bytes of the partial results of one block, for any dtype.
 pub const PARTIAL_BYTES: usize = 72;
 
-const MAX_RANK: usize = 8;
+pub(crate) const MAX_RANK: usize = 8;
 
 /// Bytes that a thread reads at a time.
 const GROUP: u64 = 16;
@@ -51,12 +51,7 @@ impl Tensor {
         let groups = count.div_ceil(GROUP / size);
         let blocks = groups.div_ceil(THREADS * GROUPS_PER_THREAD).clamp(1, MAX_BLOCKS) as u32;
         let mut tensor = Tensor { address, count, blocks, ..Tensor::default() };
-        let is_packed = count <= 1 || {
-            let packed = contiguous_strides(shape, dtype.size());
-            let mut dims = shape.iter().zip(strides).zip(&packed);
-            dims.all(|((&dim, stride), packed)| dim == 1 || stride == packed)
-        };
-        if is_packed {
+        if count <= 1 || is_packed(dtype, shape, strides) {
             tensor.is_whole = u32::from(address.is_multiple_of(GROUP));
             return Ok(tensor);
         }
@@ -90,6 +85,16 @@ impl Tensor {
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
+}
+
+/// Whether the elements are one behind the other in memory.
+fn is_packed(dtype: DType, shape: &[usize], strides: &[isize]) -> bool {
+    let mut packed = dtype.size() as isize;
+    shape.iter().zip(strides).rev().all(|(&dim, &stride)| {
+        let is_packed = dim == 1 || stride == packed;
+        packed = packed.saturating_mul(dim as isize);
+        is_packed
+    })
 }
 
 /// The dimensions, outermost first, with those joined that are one behind the other in memory.
@@ -149,10 +154,19 @@ impl Launch {
 
 /// The name of the kernel for a dtype.
 pub fn function_name(dtype: DType) -> Result<String, Error> {
-    match dtype.printed_name().strip_prefix("torch.") {
+    match torch_name(dtype) {
         Some(name) => Ok(format!("statistics_{name}")),
         None => Err(Error::Dtype(dtype)),
     }
+}
+
+/// Whether there is a kernel for a dtype.
+pub(crate) fn has_function(dtype: DType) -> bool {
+    torch_name(dtype).is_some()
+}
+
+fn torch_name(dtype: DType) -> Option<&'static str> {
+    dtype.printed_name().strip_prefix("torch.")
 }
 
 /// What the kernel writes for a tensor.

@@ -86,8 +86,14 @@ impl Slots {
                 device: piece.device + (number * size_of::<Outcome>()) as u64,
             }));
         }
-        let taken = self.free.split_off(self.free.len() - count).into_iter().map(Slot);
-        Ok(taken.inspect(|slot| slot.done().store(0, Ordering::Release)).collect())
+        Ok(self.take_free(count).unwrap_or_default())
+    }
+
+    /// Takes some slots that are there, if there are as many.
+    pub(crate) fn take_free(&mut self, count: usize) -> Option<Vec<Slot>> {
+        let left = self.free.len().checked_sub(count)?;
+        let taken = self.free.split_off(left).into_iter().map(Slot);
+        Some(taken.inspect(|slot| slot.done().store(0, Ordering::Release)).collect())
     }
 
     /// Takes back slots that no kernel will write to.

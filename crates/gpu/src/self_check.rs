@@ -46,7 +46,7 @@ fn check(gpu: &Arc<Gpu>, stream: Stream, address: u64, cases: &[Case<'_>]) -> Re
         strides: case.view.strides().to_vec(),
     };
     let tensors: Vec<GpuTensor> = cases.iter().map(tensor).collect();
-    let (measurement, error) = gpu.measure(stream, &tensors.iter().collect::<Vec<_>>(), true);
+    let (measurement, error) = gpu.measure(stream, &tensors, true);
     if let Some(error) = error {
         return Err(error);
     }

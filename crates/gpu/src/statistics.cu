@@ -19,6 +19,7 @@ typedef long long i64;
 #endif
 
 #define THREADS 256u
+#define WARP 32u
 #define MAX_RANK 8
 #define MAX_TENSORS 16
 #define GROUP 16u
@@ -59,12 +60,14 @@ struct Result {
     u64 done;      // not zero when the others are there
 };
 
+// All in words of 8 bytes: threads that read one each from neighbouring results then use different banks of the memory
+// they share.
 template <class Value>
 struct Partial {
     double sum;
     double squares;
-    Value largest;
-    Value smallest;
+    alignas(8) Value largest;
+    alignas(8) Value smallest;
     u64 nan;
     u64 pos_inf;
     u64 neg_inf;
@@ -639,20 +642,51 @@ DEVICE void measure_full(Seen<Source>& seen, const Tensor& tensor, u64 group, bo
         measure_group<Source, true>(seen, loaded[round], GROUP / Source::SIZE, group + round * THREADS, has_digest);
 }
 
+#ifdef __CUDA_ARCH__
+DEVICE u32 shuffled(u32 word, u32 distance) { return __shfl_down_sync(~0u, word, distance); }
+DEVICE u64 shuffled(u64 word, u32 distance) { return __shfl_down_sync(~0u, word, distance); }
+DEVICE i64 shuffled(i64 word, u32 distance) { return __shfl_down_sync(~0u, word, distance); }
+DEVICE int shuffled(int word, u32 distance) { return __shfl_down_sync(~0u, word, distance); }
+DEVICE float shuffled(float word, u32 distance) { return __shfl_down_sync(~0u, word, distance); }
+DEVICE double shuffled(double word, u32 distance) { return __shfl_down_sync(~0u, word, distance); }
+
+// What another thread of the warp has.
+template <class Value>
+DEVICE Partial<Value> shuffled(const Partial<Value>& own, u32 distance) {
+    return Partial<Value>{
+        shuffled(own.sum, distance),     shuffled(own.squares, distance), shuffled(own.largest, distance),
+        shuffled(own.smallest, distance), shuffled(own.nan, distance),    shuffled(own.pos_inf, distance),
+        shuffled(own.neg_inf, distance), shuffled(own.zeros, distance),   shuffled(own.digest, distance),
+    };
+}
+#endif
+
+// Merges results that are `apart` from each other in the memory of a block, a warp of threads each, into the first of
+// each warp: lane with lane + 16, then with lane + 8, and so on.
+template <class Value>
+DEVICE void join_warp(Partial<Value>* shared, u32 thread, u32 apart) {
+    const u32 used = THREADS / apart, lane = thread % WARP;
+    if (thread - lane >= used) return;
+#ifdef __CUDA_ARCH__
+    Partial<Value> own = thread < used ? shared[thread * apart] : nothing<Value>();
+#pragma unroll 1
+    for (u32 half = WARP / 2; half > 0; half /= 2) merge(own, shuffled(own, half));
+    if (lane == 0) shared[thread * apart] = own;
+#else
+    // The threads run one after the other: the first does it for all.
+    for (u32 half = WARP / 2; half > 0 && lane == 0; half /= 2)
+        for (u32 other = thread; other < thread + half && other + half < used; other++)
+            merge(shared[other * apart], shared[(other + half) * apart]);
+#endif
+}
+
 // Merges the results of the threads of a block into the first. A loop, and one for both uses: code that runs once takes
 // longer to fetch than to run.
 template <class Value>
 NOT_INLINED void join(Partial<Value>* shared) {
 #pragma unroll 1
-    for (u32 half = THREADS / 2; half > 0; half /= 2)
-        FOR_EACH_THREAD(thread) {
-            if (thread < half) {
-                // In registers: in memory, each sum would wait for the one before.
-                Partial<Value> own = shared[thread], other = shared[thread + half];
-                merge(own, other);
-                shared[thread] = own;
-            }
-        }
+    for (u32 apart = 1; apart < THREADS; apart *= WARP)
+        FOR_EACH_THREAD(thread) join_warp(shared, thread, apart);
 }
 
 template <class Source>

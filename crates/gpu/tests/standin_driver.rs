@@ -94,7 +94,7 @@ impl Machine {
 const STREAM: Stream = Stream(0);
 
 /// Measures all of these tensors.
-fn measured(gpu: &Arc<Gpu>, stream: Stream, tensors: &[&GpuTensor], has_digest: bool) -> Measurement {
+fn measured(gpu: &Arc<Gpu>, stream: Stream, tensors: &[GpuTensor], has_digest: bool) -> Measurement {
     let (measurement, error) = gpu.measure(stream, tensors, has_digest);
     assert!(error.is_none(), "{error:?}");
     assert_eq!(measurement.len(), tensors.len());
@@ -103,7 +103,7 @@ fn measured(gpu: &Arc<Gpu>, stream: Stream, tensors: &[&GpuTensor], has_digest: 
 
 /// Why a tensor was not measured.
 fn refused(gpu: &Arc<Gpu>, stream: Stream, tensor: &GpuTensor) -> Error {
-    let (measurement, error) = gpu.measure(stream, &[tensor], false);
+    let (measurement, error) = gpu.measure(stream, std::slice::from_ref(tensor), false);
     assert!(measurement.is_empty());
     error.unwrap()
 }
@@ -134,7 +134,7 @@ fn numbers_are_those_of_the_host_and_everything_is_given_back() {
     let many: Vec<Vec<f32>> = (0..40).map(|n| (0..=n * 97).map(|x| (x as f32).sin()).collect()).collect();
     let tensors: Vec<GpuTensor> = many.iter().map(|values| packed(values)).collect();
     let before = machine.count("launches");
-    let measurement = measured(&gpu, STREAM, &tensors.iter().collect::<Vec<_>>(), true);
+    let measurement = measured(&gpu, STREAM, &tensors, true);
     assert_eq!(machine.count("launches") - before, 3);
     for (values, (found, found_digest)) in many.iter().zip(arrived(&measurement)) {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -159,7 +159,7 @@ fn a_launch_returns_before_its_kernel_has_run_and_slots_are_used_again() {
     let mut values = vec![1.0f32; 1000];
     machine.set("pause", 1);
     let waiting: Vec<Measurement> =
-        (0..100).map(|_| measured(&gpu, STREAM, &[&packed(&values)], false)).collect();
+        (0..100).map(|_| measured(&gpu, STREAM, &[packed(&values)], false)).collect();
     assert!(waiting.iter().all(|measurement| !measurement.has_arrived()));
     assert!(waiting[0].numbers().all(|numbers| numbers.is_none()));
     // What is measured is what is there when the stream comes to it.
@@ -172,7 +172,7 @@ fn a_launch_returns_before_its_kernel_has_run_and_slots_are_used_again() {
     }
     drop(waiting);
     for _ in 0..10_000 {
-        drop(arrived(&measured(&gpu, STREAM, &[&packed(&values)], false)));
+        drop(arrived(&measured(&gpu, STREAM, &[packed(&values)], false)));
     }
     assert_eq!(machine.count("host"), host);
 }
@@ -184,7 +184,8 @@ fn expanded_tensors_are_read_once_and_counted_as_often_as_they_occur() {
     let values = [1.0f32, f32::NAN, -3.0, 0.0];
     let endless = GpuTensor { shape: vec![4, 1 << 40], strides: vec![4, 0], ..packed(&values) };
     assert!(endless.is_measurable() && endless.is_endless());
-    let (found, found_digest) = arrived(&measured(&gpu, STREAM, &[&endless], true)).remove(0);
+    let (found, found_digest) =
+        arrived(&measured(&gpu, STREAM, std::slice::from_ref(&endless), true)).remove(0);
     assert_eq!((found.count, found.nan, found.zeros), (4 << 40, 1 << 40, 1 << 40));
     assert_eq!(found.finite_min.map(|min| min.to_f64()), Some(-3.0));
     assert_eq!(found_digest, None);
@@ -270,7 +271,7 @@ fn what_fails_while_the_program_runs_is_an_error_of_that_tensor_alone() {
             assert_eq!(machine.held(), held, "{name}");
         }
     }
-    assert_eq!(arrived(&measured(&gpu, STREAM, &[&packed(&values)], false))[0].0.count, 2);
+    assert_eq!(arrived(&measured(&gpu, STREAM, &[packed(&values)], false))[0].0.count, 2);
     machine.fail("cuStreamQuery", 0);
     assert!(gpu.check().is_err());
 }
@@ -283,7 +284,7 @@ fn tensors_that_were_launched_are_measured_though_later_ones_fail() {
     let tensors: Vec<GpuTensor> = many.iter().map(|values| packed(values)).collect();
     // The third of three launches.
     machine.fail("cuLaunchKernel", 2);
-    let (measurement, error) = gpu.measure(STREAM, &tensors.iter().collect::<Vec<_>>(), false);
+    let (measurement, error) = gpu.measure(STREAM, &tensors, false);
     machine.fail("", 0);
     assert!(error.unwrap().to_string().contains("cuLaunchKernel"));
     assert_eq!(measurement.len(), 32);
@@ -304,17 +305,17 @@ fn abandoned_slots_are_used_again_when_their_kernel_is_done() {
     for _ in 0..5 {
         machine.set("pause", 1);
         let waiting: Vec<Measurement> =
-            (0..2000).map(|_| measured(&gpu, STREAM, &[&packed(&values)], false)).collect();
+            (0..2000).map(|_| measured(&gpu, STREAM, &[packed(&values)], false)).collect();
         assert!(!waiting.iter().any(Measurement::has_arrived));
         drop(waiting);
         machine.set("pause", 0);
         // Everything before it on the stream is done.
-        arrived(&measured(&gpu, STREAM, &[&packed(&values)], false));
+        arrived(&measured(&gpu, STREAM, &[packed(&values)], false));
     }
     assert_eq!(machine.count("host"), host);
     // A kernel may still write to memory that nobody waits for: it is not freed.
     machine.set("pause", 1);
-    drop(measured(&gpu, STREAM, &[&packed(&values)], false));
+    drop(measured(&gpu, STREAM, &[packed(&values)], false));
     drop(gpu);
     assert_eq!(machine.count("host"), host);
     machine.set("pause", 0);
@@ -339,10 +340,10 @@ fn streams_have_orders_of_their_own() {
     let (one, other) = (Stream(64), Stream(128));
     let mut values = vec![1.0f32; 100_000];
     machine.pause_stream(one, 1);
-    let late = measured(&gpu, one, &[&packed(&values)], true);
+    let late = measured(&gpu, one, &[packed(&values)], true);
     // Several blocks each, with scratch memory that no other stream uses.
     let sums: Vec<(Stats, Option<Digest>)> =
-        (0..20).map(|_| arrived(&measured(&gpu, other, &[&packed(&values)], true)).remove(0)).collect();
+        (0..20).map(|_| arrived(&measured(&gpu, other, &[packed(&values)], true)).remove(0)).collect();
     assert!(
         sums.iter().all(|(found, found_digest)| { found.mean == Some(1.0) && *found_digest == sums[0].1 })
     );
@@ -366,7 +367,7 @@ fn a_gpu_that_is_newer_than_the_compiler_gets_text_for_its_driver() {
     assert!(files.len() == 1 && files[0].ends_with("-compute_80-nvrtc13.0.ptx"), "{files:?}");
     assert!(machine.calls("nvrtcGetPTX") == 1 && machine.calls("nvrtcGetCUBIN") == 0);
     let values = [3.0f32];
-    assert_eq!(arrived(&measured(&gpu, STREAM, &[&packed(&values)], false))[0].0.count, 1);
+    assert_eq!(arrived(&measured(&gpu, STREAM, &[packed(&values)], false))[0].0.count, 1);
     // One that is older than all that the compiler knows: the compiler says so.
     machine.set("architecture", 100);
     machine.fail("nvrtcCompileProgram", 0);
@@ -405,7 +406,7 @@ fn streams_beyond_the_limit_are_refused() {
     let values = [1.0f32];
     // One is that of the self-check. Torch has 32 streams of a priority, and the default stream.
     for number in 0..95 {
-        arrived(&measured(&gpu, Stream(8 * number), &[&packed(&values)], false));
+        arrived(&measured(&gpu, Stream(8 * number), &[packed(&values)], false));
     }
     let refused = refused(&gpu, Stream(8 * 95), &packed(&values));
     assert_eq!(refused.to_string(), "the program uses more than 96 streams");

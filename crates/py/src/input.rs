@@ -16,6 +16,7 @@ use ulpscope_gpu::{GpuTensor, Stream};
 use ulpscope_kernels::stoppable;
 use ulpscope_tensor::{DType, View};
 
+use crate::capture::ask;
 use crate::dlpack::{self, DLTensor, DataType, ExchangeApi};
 use crate::errors::to_python;
 use crate::files::FileTensor;
@@ -374,23 +375,46 @@ pub(crate) struct OnGpu {
     pub(crate) stream: Stream,
 }
 
+/// Where the elements of a torch tensor are, as its exchange table says.
+pub(crate) enum TensorPlace<'py> {
+    Memory(Input<'py>),
+    Gpu(OnGpu),
+    /// Another device, or memory that was freed.
+    Elsewhere,
+}
+
+/// Where the elements of a torch tensor are; `None` if its exchange table does not say.
+pub(crate) fn place_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<TensorPlace<'py>>> {
+    let Some(found) = exchange(object)? else { return Ok(None) };
+    if found.on_cpu {
+        return Ok(found.in_memory(object).map(TensorPlace::Memory));
+    }
+    Ok(Some(found.on_gpu(object)?.map_or(TensorPlace::Elsewhere, TensorPlace::Gpu)))
+}
+
 /// Where a torch tensor on an NVIDIA GPU is, if its exchange table says so.
 pub(crate) fn on_gpu(object: &Bound<'_, PyAny>) -> PyResult<Option<OnGpu>> {
-    let Some(Exchanged { layout, device, .. }) = exchange(object)? else { return Ok(None) };
-    let is_there = device.kind == dlpack::CUDA && layout.address != 0;
-    let ask = exchange_api(&object.get_type())?.and_then(|api| api.current_stream);
-    let Some(ask) = ask.filter(|_| is_there) else { return Ok(None) };
-    let mut stream = std::ptr::null_mut();
-    // SAFETY: the table belongs to the type of this very object, the GIL is held, and there is room for a pointer.
-    #[expect(unsafe_code)]
-    let status = unsafe { ask(device.kind, device.id, &mut stream) };
-    if status != 0 {
-        drop(PyErr::take(object.py()));
-        return Ok(None);
+    exchange(object)?.map_or(Ok(None), |found| found.on_gpu(object))
+}
+
+impl Exchanged {
+    fn on_gpu(self, object: &Bound<'_, PyAny>) -> PyResult<Option<OnGpu>> {
+        let Exchanged { layout, device, .. } = self;
+        let is_there = device.kind == dlpack::CUDA && layout.address != 0;
+        let ask = exchange_api(&object.get_type())?.and_then(|api| api.current_stream);
+        let Some(ask) = ask.filter(|_| is_there) else { return Ok(None) };
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: the table belongs to the type of this very object, the GIL is held, and there is room for a pointer.
+        #[expect(unsafe_code)]
+        let status = unsafe { ask(device.kind, device.id, &mut stream) };
+        if status != 0 {
+            drop(PyErr::take(object.py()));
+            return Ok(None);
+        }
+        let Layout { dtype, shape, strides, address } = layout;
+        let tensor = GpuTensor { dtype, shape, strides, address: address as u64 };
+        Ok(Some(OnGpu { tensor, device: device.id, stream: Stream(stream as usize) }))
     }
-    let Layout { dtype, shape, strides, address } = layout;
-    let tensor = GpuTensor { dtype, shape, strides, address: address as u64 };
-    Ok(Some(OnGpu { tensor, device: device.id, stream: Stream(stream as usize) }))
 }
 
 /// Where an object's elements are, by its type's exchange table; `None` if there is no table, or the table refuses this
@@ -456,7 +480,7 @@ fn owned_address(object: &Bound<'_, PyAny>, address: usize, dtype: DType) -> PyR
 /// does not report it.
 fn is_pending(object: &Bound<'_, PyAny>, dtype: DType) -> PyResult<bool> {
     let py = object.py();
-    let is_set = |flag| match object.call_method0(flag) {
+    let is_set = |flag| match ask(object, flag) {
         // Without the method nothing is pending; an error inside the method is no answer.
         Err(error) if error.is_instance_of::<PyAttributeError>(py) => {
             if object.hasattr(flag)? {

@@ -102,6 +102,10 @@ class Gpu:
         """Makes the kernel compute wrong numbers."""
         self._driver.standin_spoil(1)
 
+    def idle(self, is_idle: bool) -> None:
+        """Lets launches be done at once, without computing, and counts no calls: for benchmarks."""
+        self._driver.standin_idle(int(is_idle))
+
     def capture(self, is_capturing: bool) -> None:
         """Begins or ends the capture of a graph, on all streams."""
         self._driver.standin_capture(int(is_capturing))

@@ -30,9 +30,25 @@ pub struct LateNumbers {
 #[derive(Debug)]
 enum Late {
     /// Its rooms in the journal.
-    Room(Vec<PlacedRoom>),
+    Room(RoomsOfTensor),
     /// Its line is not written yet.
     Numbers(Box<Numbers>),
+}
+
+/// The offset of each room of a tensor in the journal, where its line has it. No line begins with a room, so that none is
+/// at zero.
+#[derive(Debug, Default)]
+struct RoomsOfTensor([u64; Room::ALL.len()]);
+
+impl RoomsOfTensor {
+    fn add(&mut self, placed: PlacedRoom) {
+        self.0[placed.room.index()] = placed.offset;
+    }
+
+    fn placed(&self, ticket: Ticket) -> impl Iterator<Item = PlacedRoom> {
+        let rooms = Room::ALL.into_iter().zip(self.0).filter(|(_, offset)| *offset > 0);
+        rooms.map(move |(room, offset)| PlacedRoom { ticket, room, offset })
+    }
 }
 
 /// A line with its rooms, for one offset in the journal.
@@ -81,10 +97,12 @@ impl LateNumbers {
             }
             for placed in line.rooms {
                 match tensors.get_mut(&placed.ticket) {
-                    Some(Late::Room(rooms)) => rooms.push(placed),
+                    Some(Late::Room(rooms)) => rooms.add(placed),
                     Some(Late::Numbers(numbers)) => texts.add(placed, Some(numbers)),
                     None => {
-                        tensors.insert(placed.ticket, Late::Room(vec![placed]));
+                        let mut rooms = RoomsOfTensor::default();
+                        rooms.add(placed);
+                        tensors.insert(placed.ticket, Late::Room(rooms));
                     }
                 }
             }
@@ -107,7 +125,7 @@ impl LateNumbers {
             let mut tensors = lock(&self.tensors);
             for (ticket, numbers) in arrived {
                 match tensors.remove(&ticket) {
-                    Some(Late::Room(rooms)) => expected.push((rooms, numbers)),
+                    Some(Late::Room(rooms)) => expected.push((ticket, rooms, numbers)),
                     Some(Late::Numbers(_)) | None => {
                         tensors.insert(ticket, Late::Numbers(Box::new(numbers)));
                     }
@@ -115,8 +133,8 @@ impl LateNumbers {
             }
         }
         let mut texts = Texts::default();
-        for (rooms, numbers) in expected {
-            rooms.into_iter().for_each(|placed| texts.add(placed, Some(&numbers)));
+        for (ticket, rooms, numbers) in expected {
+            rooms.placed(ticket).for_each(|placed| texts.add(placed, Some(&numbers)));
         }
         self.write(texts)
     }
@@ -139,10 +157,10 @@ impl LateNumbers {
     pub fn give_up(&self) -> io::Result<u64> {
         let tensors = std::mem::take(&mut *lock(&self.tensors));
         let (mut texts, mut count) = (Texts::default(), 0);
-        for tensor in tensors.into_values() {
+        for (ticket, tensor) in tensors {
             if let Late::Room(rooms) = tensor {
                 count += 1;
-                rooms.into_iter().for_each(|placed| texts.add(placed, None));
+                rooms.placed(ticket).for_each(|placed| texts.add(placed, None));
             }
         }
         self.write(texts)?;

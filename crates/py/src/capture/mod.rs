@@ -31,4 +31,5 @@ mod torch_api;
 
 pub(crate) use calls::open_calls::OpenCall;
 pub(crate) use gradients::node_hooks::HookPlacer;
+pub(crate) use python_objects::ask;
 pub(crate) use recorder::Recorder;

@@ -4,6 +4,35 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+/// Calls a method without arguments, without creating a bound method.
+pub(crate) fn ask<'py>(
+    object: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let end = std::ptr::null_mut::<ffi::PyObject>();
+    // SAFETY: both are alive while they are borrowed, the list of arguments ends with a null pointer, and what comes back
+    // is a reference of our own, or null with an error set.
+    #[expect(unsafe_code)]
+    unsafe {
+        let result = ffi::PyObject_CallMethodObjArgs(object.as_ptr(), method.as_ptr(), end);
+        Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Calls a function with one argument, without creating a tuple.
+pub(in crate::capture) fn call_one<'py>(
+    function: &Bound<'py, PyAny>,
+    argument: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let end = std::ptr::null_mut::<ffi::PyObject>();
+    // SAFETY: as above.
+    #[expect(unsafe_code)]
+    unsafe {
+        let result = ffi::PyObject_CallFunctionObjArgs(function.as_ptr(), argument.as_ptr(), end);
+        Bound::from_owned_ptr_or_err(function.py(), result)
+    }
+}
+
 /// Calls a method with one argument, without creating a bound method.
 pub(in crate::capture) fn call_with<'py>(
     object: &Bound<'py, PyAny>,

@@ -149,7 +149,10 @@ impl Recorder {
         };
         let begun = self.torch.with_modes_disabled(py, || {
             let stack = self.stack(py)?;
-            self.begin_call(py, &base, kind, false, stack.as_deref(), Arguments { args, kwargs })
+            let arguments = Arguments { args, kwargs };
+            self.measured_together(py, || {
+                self.begin_call(py, &base, kind, false, stack.as_deref(), arguments)
+            })
         });
         let begun = self.guarded(py, Of::New(&base), begun)?;
         Ok(begun.map(OpenCall::new))

@@ -1,14 +1,16 @@
 //! The objects of torch and of the Python front that capture needs, looked up once.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyType, PyWeakrefReference};
+use pyo3::types::{PySet, PyType, PyWeakrefReference};
 
+use crate::capture::device::arrivals::lock;
 use crate::capture::gradients::backward_calls::PassOver;
 use crate::capture::lifecycle::failures::caught;
-use crate::capture::python_objects::untrack;
+use crate::capture::python_objects::{ask, call_one, untrack};
 
 /// Functions and classes of torch, and the front's queries.
 pub(in crate::capture) struct Torch {
@@ -28,13 +30,25 @@ pub(in crate::capture) struct Torch {
     grad_enabled: Py<PyAny>,
     get_frame: Py<PyAny>,
     modes: Py<PyAny>,
+    dispatch_modes: Option<Py<PyAny>>,
+    /// The kernels that Python code has registered, if torch lists them.
+    registered: Option<Py<PySet>>,
+    /// How many there were, and whether none of them was a replacement.
+    known_kernels: Mutex<Option<(usize, bool)>>,
     is_wrapper: Option<Py<PyAny>>,
     strided: Py<PyAny>,
     /// Whether tensors without memory have been found. Programs without them have no extra cost.
     has_met_memoryless: AtomicBool,
     /// The front: `function`, `original`, `stack`, `value`, `tensor`, `measurable`, `measure`, `add`, `subtract`,
-    /// `part_of`, `take_part`, `warn`.
+    /// `part_of`, `take_part`, `has_replaced_kernels`, `warn`.
     pub(in crate::capture) front: Py<PyAny>,
+}
+
+/// The kernels that Python code has registered, if torch lists them.
+fn registered(torch: &Bound<'_, PyAny>) -> PyResult<Option<Py<PySet>>> {
+    let Some(library) = torch.getattr_opt("library")? else { return Ok(None) };
+    let listed = library.getattr_opt("_impls")?;
+    Ok(listed.and_then(|listed| listed.cast_into::<PySet>().ok()).map(Bound::unbind))
 }
 
 impl Torch {
@@ -64,6 +78,9 @@ impl Torch {
             sequence: torch.getattr("autograd")?.getattr("_get_sequence_nr")?.unbind(),
             grad_enabled: c.getattr("is_grad_enabled")?.unbind(),
             modes: c.getattr("_len_torch_function_stack")?.unbind(),
+            dispatch_modes: c.getattr_opt("_len_torch_dispatch_stack")?.map(Bound::unbind),
+            registered: registered(&torch)?,
+            known_kernels: Mutex::default(),
             is_wrapper: functorch
                 .map(|space| space.getattr("is_functorch_wrapped_tensor").map(Bound::unbind))
                 .transpose()?,
@@ -81,7 +98,7 @@ impl Torch {
         body: impl FnOnce() -> PyResult<T>,
     ) -> PyResult<T> {
         let guard = self.without_modes.bind(py).call0()?;
-        guard.call_method0(intern!(py, "__enter__"))?;
+        ask(&guard, intern!(py, "__enter__"))?;
         let result = caught(body);
         let none = py.None();
         guard.call_method1(intern!(py, "__exit__"), (&none, &none, &none))?;
@@ -91,6 +108,25 @@ impl Torch {
     /// Whether a mode is on, on this thread.
     pub(in crate::capture) fn has_modes(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.modes.bind(py).call0()?.extract::<usize>()? > 0)
+    }
+
+    /// Whether torch's operators run torch's kernels, on this thread: neither a mode sees them, nor has Python code
+    /// replaced one. If that cannot be told, they do not.
+    pub(in crate::capture) fn runs_own_kernels(&self, py: Python<'_>) -> PyResult<bool> {
+        let (Some(modes), Some(registered)) = (&self.dispatch_modes, &self.registered) else {
+            return Ok(false);
+        };
+        if modes.bind(py).call0()?.extract::<usize>()? > 0 {
+            return Ok(false);
+        }
+        let count = registered.bind(py).len();
+        if let Some((_, are_own)) = lock(&self.known_kernels).filter(|(known, _)| *known == count) {
+            return Ok(are_own);
+        }
+        let has_replaced = self.front.bind(py).call_method0(intern!(py, "has_replaced_kernels"))?;
+        let are_own = !has_replaced.is_truthy()?;
+        *lock(&self.known_kernels) = Some((count, are_own));
+        Ok(are_own)
     }
 
     /// Whether an object is a tensor of torch's own class, or a parameter.
@@ -118,17 +154,19 @@ impl Torch {
         object.get_type().is_subclass(self.tensor.bind(object.py()))
     }
 
-    /// Whether the address of a tensor of torch's own class can be read. For tensors without memory (wrappers of
-    /// function transforms, `meta`, sparse layouts) torch raises an error with all of its frames, which takes
+    /// Whether the address of a tensor of torch's own class can be read, in memory or on a GPU. For tensors without memory
+    /// (wrappers of function transforms, `meta`, sparse layouts) torch raises an error with all of its frames, which takes
     /// milliseconds. So tensors are checked for that once the first of them was found.
+    pub(in crate::capture) fn may_have_address(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.may_have_memory(tensor)? || self.is_on_gpu(tensor)?)
+    }
+
+    /// The same for ordinary memory alone.
     pub(in crate::capture) fn may_have_memory(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-        if !self.has_met_memoryless.load(Ordering::Relaxed) {
+        if self.has_only_met_memory() {
             return Ok(true);
         }
-        let py = tensor.py();
-        Ok(tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()?
-            && tensor.getattr(intern!(py, "layout"))?.is(&self.strided)
-            && !self.is_wrapper(tensor)?)
+        Ok(tensor.getattr(intern!(tensor.py(), "is_cpu"))?.is_truthy()? && self.is_strided(tensor)?)
     }
 
     /// Whether no tensor without memory was found so far.
@@ -138,10 +176,12 @@ impl Torch {
 
     /// Whether a tensor of torch's own class is on a GPU, with an address.
     pub(in crate::capture) fn is_on_gpu(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let py = tensor.py();
-        Ok(tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()?
-            && tensor.getattr(intern!(py, "layout"))?.is(&self.strided)
-            && !self.is_wrapper(tensor)?)
+        Ok(tensor.getattr(intern!(tensor.py(), "is_cuda"))?.is_truthy()? && self.is_strided(tensor)?)
+    }
+
+    fn is_strided(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let layout = tensor.getattr(intern!(tensor.py(), "layout"))?;
+        Ok(layout.is(&self.strided) && !self.is_wrapper(tensor)?)
     }
 
     /// Notes that there are tensors without memory.
@@ -151,7 +191,7 @@ impl Torch {
 
     fn is_wrapper(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
         match &self.is_wrapper {
-            Some(ask) => ask.bind(tensor.py()).call1((tensor,))?.is_truthy(),
+            Some(ask) => call_one(ask.bind(tensor.py()), tensor)?.is_truthy(),
             None => Ok(false),
         }
     }

@@ -35,6 +35,8 @@ class Function(NamedTuple):
     """Whether it is written in Python, one of torch's operators or registered as one, or neither."""
     is_of_program: bool
     """Whether the program may have replaced a torch function with it: see `originals`."""
+    only_reads: bool
+    """Whether a call writes to no argument, except to those of ``changes`` and to ``out``."""
 
 
 # Queries about a tensor's layout, class or hooks, and operations on the object, not on its numbers (copies of
@@ -121,6 +123,11 @@ _CHANGES_IF_UNTOLD = dict.fromkeys(
     ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"), ([3, 4], "training")
 )
 
+# Functions that write to no argument, and are not named after an operator.
+_READERS = frozenset(
+    "double float half bfloat16 long int short char byte bool type T mT cross_entropy".split()
+)
+
 _OPERATOR_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
@@ -149,6 +156,7 @@ class Functions:
             parameters, changes = _by_schema(function)
             if prefix == "Aten" and name in _CHANGES_IF_UNTOLD:
                 changes, changes_if = _CHANGES_IF_UNTOLD[name]
+        is_own = is_of_program(function)
         return Function(
             treatment,
             prefix,
@@ -158,7 +166,8 @@ class Functions:
             changes_if,
             parameters,
             kind,
-            is_of_program(function),
+            is_own,
+            not is_own and _only_reads(prefix, name),
         )
 
 
@@ -257,6 +266,27 @@ def _changes(prefix: str, name: str, function: Any) -> tuple[list[int], str]:
         if "inplace" in _parameters(function):
             return [0], "inplace"
     return ([0] if _changes_first(name) else []), ""
+
+
+def _only_reads(prefix: str, name: str) -> bool:
+    """Whether no overload of the operator writes to an argument, except to one named ``out``."""
+    if prefix not in ("Tensor", "Torch", "Functional", "Aten") or name.startswith("__"):
+        return False
+    if prefix != "Aten" and name in _READERS:
+        return True
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return False
+    overloads = [getattr(packet, overload) for overload in packet.overloads()]
+    arguments = [argument for overload in overloads for argument in overload._schema.arguments]
+    # Schemas of normalisations do not say that they write to these. When those of `functional` do is known.
+    is_known = prefix == "Functional" and name in _CHANGES_IF
+    has_untold = not is_known and any(argument.name == "running_mean" for argument in arguments)
+    writes = any(
+        argument.alias_info is not None and argument.alias_info.is_write and not argument.is_out
+        for argument in arguments
+    )
+    return not writes and not has_untold
 
 
 def _changes_first(name: str) -> bool:

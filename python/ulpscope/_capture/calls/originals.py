@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-_TORCH = str(Path(torch.__file__).parent)
+_TORCH = str(Path(torch.overrides.__file__).parent)
 _HERE = str(Path(__file__).parents[1])
 _TOLD_BY = torch.overrides.handle_torch_function.__code__
 _TENSOR_BASE = torch.Tensor.__mro__[1]

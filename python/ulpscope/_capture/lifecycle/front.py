@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ulpscope._capture.calls import inner_calls, originals, stacks
+from ulpscope._capture.calls import inner_calls, kernels, originals, stacks
 from ulpscope._capture.calls.functions import Functions
 from ulpscope._capture.lifecycle.overflow_watch import OverflowLimitError, OverflowWatch
 from ulpscope._capture.lifecycle.selection import Selection
@@ -33,6 +33,7 @@ class Front:
         self.part_of = tensors.part_of
         self.take_part = tensors.take_part
         self.call_open = inner_calls.call_open
+        self.has_replaced_kernels = kernels.has_replaced
         if watch is not None:
             self.overflowed = watch.overflowed
             self.overflow_limit_error = OverflowLimitError

@@ -6,6 +6,8 @@
 //! when they arrive. One write does that, and a room never crosses a page: the system does not interrupt such a write,
 //! so a kill leaves either text whole.
 
+use std::sync::LazyLock;
+
 use ulpscope_formats::json::push_text;
 use ulpscope_kernels::{Digest, Statistic, Stats};
 
@@ -70,7 +72,19 @@ const PENDING: &[u8] = b",\"pending\":true";
 /// Hexadecimal digits of the ticket in a mark.
 const DIGITS: usize = 16;
 
+/// The text of each room before the numbers arrive.
+static PENDING_TEXTS: LazyLock<[Vec<u8>; Room::ALL.len()]> =
+    LazyLock::new(|| Room::ALL.map(Room::pending_text));
+
 impl Room {
+    /// In the order of their marks, which begin with one.
+    pub(crate) const ALL: [Room; 4] = [Room::Summaries, Room::Others, Room::Digest, Room::Saved];
+
+    /// Its place among all.
+    pub(crate) const fn index(self) -> usize {
+        self.mark() as usize - 1
+    }
+
     const fn mark(self) -> u8 {
         match self {
             Room::Summaries => 1,
@@ -81,9 +95,7 @@ impl Room {
     }
 
     fn of_mark(mark: u8) -> Option<Room> {
-        [Room::Summaries, Room::Others, Room::Digest, Room::Saved]
-            .into_iter()
-            .find(|room| room.mark() == mark)
+        Room::ALL.get(usize::from(mark).wrapping_sub(1)).copied()
     }
 
     fn statistics(self) -> &'static [Statistic] {
@@ -165,28 +177,47 @@ impl Room {
 
 /// A line with text instead of marks, for this offset of the journal; and its rooms.
 pub(crate) fn place(parts: &[&[u8]], start: u64) -> (Vec<u8>, Vec<PlacedRoom>) {
-    let mut line = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    // A room is some times as long as its mark, which is long itself.
+    let mut line = Vec::with_capacity(4 * parts.iter().map(|part| part.len()).sum::<usize>());
     let mut rooms = Vec::new();
     for part in parts {
         let mut rest = *part;
-        while let Some(at) = rest.iter().position(|&byte| Room::of_mark(byte).is_some()) {
+        while let Some(at) = find_mark(rest) {
             line.extend_from_slice(&rest[..at]);
-            let digits =
-                rest.get(at + 1..at + 1 + DIGITS).and_then(|digits| std::str::from_utf8(digits).ok());
-            let ticket = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(Ticket);
-            if let (Some(ticket), Some(room)) = (ticket, Room::of_mark(rest[at])) {
+            let digits = rest.get(at + 1..at + 1 + DIGITS);
+            if let (Some(ticket), Some(room)) = (digits.map(ticket_of), Room::of_mark(rest[at])) {
                 let left = PAGE - (start + line.len() as u64) % PAGE;
                 if left < room.width() as u64 {
                     line.resize(line.len() + left as usize, b'\t');
                 }
                 rooms.push(PlacedRoom { ticket, room, offset: start + line.len() as u64 });
-                line.extend_from_slice(&room.pending_text());
+                line.extend_from_slice(&PENDING_TEXTS[room.index()]);
             }
             rest = rest.get(at + 1 + DIGITS..).unwrap_or_default();
         }
         line.extend_from_slice(rest);
     }
     (line, rooms)
+}
+
+/// The place of the first mark in a text. Checks blocks of bytes with a few instructions each.
+fn find_mark(text: &[u8]) -> Option<usize> {
+    let is_mark = |byte: u8| byte.wrapping_sub(1) < Room::ALL.len() as u8;
+    let (blocks, rest) = text.as_chunks::<32>();
+    let has_mark = |block: &[u8; 32]| block.iter().fold(false, |has, &byte| has | is_mark(byte));
+    let block = blocks.iter().position(has_mark);
+    let (start, part) = match block {
+        Some(block) => (32 * block, &blocks[block][..]),
+        None => (text.len() - rest.len(), rest),
+    };
+    part.iter().position(|&byte| is_mark(byte)).map(|at| start + at)
+}
+
+/// The ticket of a mark.
+fn ticket_of(digits: &[u8]) -> Ticket {
+    // The last four bits of a letter are its place in the alphabet.
+    let value = |digit: u8| if digit <= b'9' { digit & 15 } else { (digit & 15) + 9 };
+    Ticket(digits.iter().fold(0, |number, &digit| number << 4 | u64::from(value(digit))))
 }
 
 /// How many tensors in a text wait for their numbers.

@@ -23,7 +23,8 @@ use crate::capture::lifecycle::writing::not_written;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
-    /// Records the arguments of a call, if it is selected. `is_selected`: it is the call of a selected module itself.
+    /// Records the arguments of a call, if it is selected. `is_selected`: it is the call of a selected module itself. Those
+    /// that their device measures are queued: until the call changes them, or returns.
     pub(in crate::capture) fn begin_call(
         &self,
         py: Python<'_>,
@@ -126,6 +127,7 @@ impl Recorder {
         }
     }
 
+    /// Writes the line that begins a call, with its arguments; those that their device measures are queued.
     pub(in crate::capture) fn push_inputs(
         &self,
         py: Python<'_>,
@@ -153,9 +155,9 @@ impl Recorder {
             None => ObjectText::open(&mut line).close(&mut line),
         }
         sections.close(&mut line);
-        self.measure_queued(py)?;
-        let (met, describes, gets_blank) = (walk.met, walk.describes, walk.gets_blank);
+        let Walk { met, describes, gets_blank, has_other_class, .. } = walk;
         begun.gets_blank = gets_blank;
+        begun.gets_other_class = has_other_class;
         if begun.kind == Kind::Module && !self.recording.plan.sees_apis() {
             begun.versions = met.iter().filter_map(|met| version(met.tensor.bind(py))).collect();
         }
@@ -187,7 +189,8 @@ impl Recorder {
         let mut line = Buffer::new();
         let mut outputs = Vec::new();
         let pushed = begun.last_line().encode_with(&mut line, |line| {
-            outputs = caught(|| self.push_outputs(&begun, output, parameters, line))?;
+            let push = || self.push_outputs(&begun, output, parameters, line);
+            outputs = caught(|| self.measured_together(py, push))?;
             Ok(())
         });
         if let Err(error) = pushed {
@@ -205,7 +208,7 @@ impl Recorder {
     }
 
     /// Appends the results of a call, and the parameters of a module, to the line that ends it; returns the tensors
-    /// among the results.
+    /// among the results. Those that their device measures are queued.
     pub(in crate::capture) fn push_outputs(
         &self,
         begun: &CallInProgress,
@@ -242,7 +245,6 @@ impl Recorder {
             walk.values(parameters, line)?;
         }
         sections.close(line);
-        self.measure_queued(output.py())?;
         Ok(outputs)
     }
 

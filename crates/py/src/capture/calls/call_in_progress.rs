@@ -24,6 +24,8 @@ pub(in crate::capture) struct CallInProgress {
     pub(in crate::capture) changed: Vec<usize>,
     /// Whether it only rearranges elements, and those that it gets are uninitialised.
     pub(in crate::capture) gets_blank: bool,
+    /// Whether a tensor of a class of the program is among its arguments: that class may do anything with the others.
+    pub(in crate::capture) gets_other_class: bool,
 }
 
 impl Deref for CallInProgress {
@@ -51,6 +53,7 @@ impl CallInProgress {
             versions: Vec::new(),
             changed: Vec::new(),
             gets_blank: false,
+            gets_other_class: false,
         }
     }
 

@@ -9,6 +9,7 @@ use ulpscope_capture::{Kind, METADATA};
 use crate::capture::calls::arguments::Arguments;
 use crate::capture::calls::call_in_progress::CallInProgress;
 use crate::capture::calls::functions::{Function, Treatment};
+use crate::capture::device::queue::{forget_queued, has_queued};
 use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::overflow::check_call;
 use crate::capture::provenance::properties::is_assignment;
@@ -70,15 +71,11 @@ pub(in crate::capture) fn see_call<'py>(
     }
     // A class of tensors would not be asked about a call that is opened.
     let is_open = recorder.recording.plan.inner_calls && recorder.torch.are_plain(types)?;
-    // Other modes and tensor classes must not see our queries of the tensors.
-    treat(
-        slf,
-        &function,
-        func,
-        arguments,
-        is_open,
-        || Ok(!types.is_empty()? || recorder.torch.has_modes(py)?),
-    )
+    // Other modes and tensor classes must not see our queries of the tensors. Torch's functions in Python name its own
+    // class.
+    treat(slf, &function, func, arguments, is_open, || {
+        Ok(!recorder.torch.are_plain(types)? || recorder.torch.has_modes(py)?)
+    })
 }
 
 /// Runs an operator that torch shows to a dispatch mode, and records it if relevant.
@@ -128,10 +125,24 @@ fn treat<'py>(
         false => caught(body),
     };
     let mut begun = None;
+    let mut is_deferred = false;
     let began = unheard(&mut || {
-        begun = Some(recorder.begin_function(py, function, arguments)?);
-        Ok(())
+        let found = recorder.begin_function(py, function, arguments);
+        let may_wait = match &found {
+            Ok(begun) if has_queued() && !(is_overheard || is_open || begun.gets_other_class) => {
+                recorder.keeps_arguments(py, function, arguments)
+            }
+            _ => Ok(false),
+        };
+        is_deferred = matches!(may_wait, Ok(true));
+        let measured = if is_deferred { Ok(()) } else { recorder.measure_queued(py) };
+        begun = Some(found?);
+        measured.and(may_wait.map(|_| ()))
     });
+    if began.is_err() {
+        // After a panic something may be left.
+        forget_queued();
+    }
     recorder.guarded(py, Of::New(&function.base), began)?;
     let result = match is_open && function.is_in_python() {
         true => {
@@ -140,10 +151,15 @@ fn treat<'py>(
         }
         false => func.call(args, kwargs),
     };
-    let Some(begun) = begun else { return result };
     // The call itself may have ended the recording, or returned in a forked process.
     if !recorder.is_collecting() {
+        forget_queued();
         return result;
+    }
+    let Some(begun) = begun else { return result };
+    if is_deferred && result.is_err() {
+        let measured = caught(|| recorder.measure_queued(py));
+        recorder.guarded(py, begun.of().borrowed(), measured)?;
     }
     let of = begun.of();
     match &result {
@@ -166,6 +182,8 @@ fn treat<'py>(
                 let result = function.result(output, &changed)?;
                 recorder.end_call(slf, begun, result.as_ref().unwrap_or(output), None, first, &hands_on)
             });
+            // Even if the call could not be ended.
+            let ended = if is_deferred { recorder.measured_together(py, || ended) } else { ended };
             recorder.guarded(py, of.borrowed(), ended)?;
         }
         Err(error) => {
@@ -177,6 +195,17 @@ fn treat<'py>(
 }
 
 impl Recorder {
+    /// Whether the elements of arguments are the same after a call: they are then measured with its results, in one
+    /// launch.
+    fn keeps_arguments(
+        &self,
+        py: Python<'_>,
+        function: &Function,
+        arguments: Arguments<'_, '_>,
+    ) -> PyResult<bool> {
+        Ok(function.only_reads(arguments)? && self.torch.runs_own_kernels(py)?)
+    }
+
     fn begin_function(
         &self,
         py: Python<'_>,

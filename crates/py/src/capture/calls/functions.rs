@@ -40,6 +40,8 @@ pub(in crate::capture) struct Function {
     is_operator: bool,
     /// Whether it belongs to the program, and may replace one of torch's.
     pub(in crate::capture) is_of_program: bool,
+    /// Whether it is one of torch's operators, and writes to no argument but those above and `out`.
+    writes_no_other: bool,
 }
 
 /// An argument that a call modified.
@@ -142,15 +144,26 @@ impl Functions {
 }
 
 /// The front's answer: treatment, prefix, name, operators, modified arguments, the parameter that enables that,
-/// parameters, the kind of function, and whether it belongs to the program.
-type Answer = (String, String, String, Vec<(String, String)>, Vec<usize>, String, Vec<String>, String, bool);
+/// parameters, the kind of function, whether it belongs to the program, and whether it writes to no other argument.
+type Answer =
+    (String, String, String, Vec<(String, String)>, Vec<usize>, String, Vec<String>, String, bool, bool);
 
 impl Function {
     fn ask(torch: &Torch, function: &Bound<'_, PyAny>) -> PyResult<Function> {
         let py = function.py();
         let told = torch.front.bind(py).call_method1(intern!(py, "function"), (function,))?;
-        let (treatment, prefix, name, operators, changes, changes_if, parameters, kind, is_of_program): Answer =
-            told.extract()?;
+        let (
+            treatment,
+            prefix,
+            name,
+            operators,
+            changes,
+            changes_if,
+            parameters,
+            kind,
+            is_of_program,
+            writes_no_other,
+        ): Answer = told.extract()?;
         let api = ApiName { namespace: &prefix, function: &name };
         Ok(Function {
             treatment: match treatment.as_str() {
@@ -169,6 +182,7 @@ impl Function {
             is_in_python: kind == "python",
             is_operator: kind == "operator",
             is_of_program,
+            writes_no_other,
             is_method: prefix == "Tensor",
             gives_alias: api.shares_elements(),
             gives_memory: api.replaces_memory(),
@@ -202,6 +216,22 @@ impl Function {
         !self.changes.is_empty()
     }
 
+    /// Whether a call leaves all its arguments as they are.
+    pub(in crate::capture) fn only_reads(&self, arguments: Arguments<'_, '_>) -> PyResult<bool> {
+        if !self.writes_no_other || self.gives_memory || self.may_change() && self.changes(arguments)? {
+            return Ok(false);
+        }
+        Ok(self.value("out", arguments)?.is_none())
+    }
+
+    /// Whether a call modifies the arguments that it may modify.
+    fn changes(&self, arguments: Arguments<'_, '_>) -> PyResult<bool> {
+        match self.changes_if.as_str() {
+            "" => Ok(true),
+            parameter => self.value(parameter, arguments)?.map_or(Ok(false), |value| value.is_truthy()),
+        }
+    }
+
     /// The arguments that a call modified, and their places among the recorded ones.
     pub(in crate::capture) fn changed_by<'py>(
         &self,
@@ -209,10 +239,7 @@ impl Function {
         recorded: Arguments<'_, 'py>,
     ) -> PyResult<Vec<Changed<'py>>> {
         let mut changed = Vec::new();
-        let is_set = match self.changes_if.as_str() {
-            "" => true,
-            parameter => self.value(parameter, arguments)?.map_or(Ok(false), |value| value.is_truthy())?,
-        };
+        let is_set = self.may_change() && self.changes(arguments)?;
         for &position in self.changes.iter().filter(|_| is_set) {
             let argument = match (self.parameters.get(position), arguments.kwargs) {
                 _ if position < arguments.args.len() => Some(arguments.args.get_item(position)?),

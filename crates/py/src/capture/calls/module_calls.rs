@@ -55,7 +55,9 @@ impl Recorder {
         }
         let begun = self.torch.with_modes_disabled(py, || {
             let stack = self.stack(py)?;
-            self.begin_call(py, &name.base, Kind::Module, is_selected, stack.as_deref(), arguments)
+            self.measured_together(py, || {
+                self.begin_call(py, &name.base, Kind::Module, is_selected, stack.as_deref(), arguments)
+            })
         });
         let Some(begun) = self.guarded(py, Of::New(&name.base), begun)? else { return Ok(None) };
         let plan = &self.recording.plan;

@@ -52,9 +52,9 @@ impl Recorder {
             sections.section(Section::Parameters, line);
             let mut walk = Walk::new(self, begun.step, &begun.name, "parameters");
             walk.is_recompute = begun.is_recompute;
-            walk.values(parameters, line)?;
+            self.measured_together(parameters.py(), || walk.values(parameters, line))?;
             sections.close(line);
-            self.measure_queued(parameters.py())
+            Ok(())
         })
     }
 }

@@ -88,7 +88,7 @@ impl Recorder {
         let saved = self.torch.with_modes_disabled(py, || {
             let mut line = Vec::new();
             let head = CallLine::Begin { name: key, id: None, stack: None, parent: None };
-            head.encode_with(&mut line, |line| {
+            let encode = |line: &mut Vec<u8>| {
                 let mut walk = Walk::new(self, step, call, part);
                 walk.has_sources = part == OUTPUT;
                 if part != OUTPUT {
@@ -99,8 +99,8 @@ impl Recorder {
                 walk.item(value, line)?;
                 sections.close(line);
                 Ok(())
-            })?;
-            self.measure_queued(py)?;
+            };
+            self.measured_together(py, || head.encode_with(&mut line, encode))?;
             let written = self.append(step, |state| {
                 state.append(&[&line])?;
                 state.ledger.recorded += 1;

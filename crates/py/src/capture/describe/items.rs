@@ -2,6 +2,7 @@
 //!
 //! Scalars and containers are written here, tensors by [`Describe`]; any other value is passed to the front each time.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -62,6 +63,8 @@ pub(in crate::capture) struct Walk<'a> {
     pub(in crate::capture) met: Vec<Met>,
     /// Whether the call only rearranges elements, and those that it gets are uninitialised.
     pub(in crate::capture) gets_blank: bool,
+    /// Whether it has found a tensor of another class than torch's own.
+    pub(in crate::capture) has_other_class: bool,
     depth: usize,
     /// The containers on the current path.
     around: Vec<usize>,
@@ -76,6 +79,17 @@ pub(in crate::capture) struct Walk<'a> {
     objects: usize,
     /// Replacements from the front, kept alive since containers are identified by address.
     stand_ins: Vec<Py<PyAny>>,
+    /// What the name of the call says of its memory, once it is needed.
+    memory: OnceCell<CallMemory>,
+}
+
+/// What a call does with memory, by its name.
+#[derive(Clone, Copy)]
+struct CallMemory {
+    rearranges: bool,
+    /// Its results are uninitialised.
+    is_blank: bool,
+    overwrites_first: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -98,6 +112,7 @@ impl<'a> Walk<'a> {
             describes: true,
             met: Vec::new(),
             gets_blank: false,
+            has_other_class: false,
             depth: 0,
             around: Vec::new(),
             known: None,
@@ -107,7 +122,16 @@ impl<'a> Walk<'a> {
             is_cut_off: false,
             objects: 0,
             stand_ins: Vec::new(),
+            memory: OnceCell::new(),
         }
+    }
+
+    fn memory(&self) -> CallMemory {
+        *self.memory.get_or_init(|| CallMemory {
+            rearranges: rearranges(self.call),
+            is_blank: is_blank(self.call),
+            overwrites_first: ApiName::of_call(self.call).0.overwrites_first(),
+        })
     }
 
     /// The elements of a tuple, as a list.
@@ -151,6 +175,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         if self.recorder.torch.is_tensor(item)? {
+            self.has_other_class = true;
             return self.tensor(item, out);
         }
         self.unusual(item, out)
@@ -323,14 +348,15 @@ impl<'a> Walk<'a> {
     fn is_blank(&mut self, tensor: &Bound<'_, PyAny>, source: Option<&str>) -> bool {
         let tensor = self.recorder.tensor(tensor);
         let initialised = || self.recorder.flow.initialised(&tensor);
+        let memory = self.memory();
         match (self.part, source) {
-            ("output", _) if rearranges(self.call) => self.gets_blank || initialised() != Initialised::Fully,
-            ("output", _) => is_blank(self.call),
+            ("output", _) if memory.rearranges => self.gets_blank || initialised() != Initialised::Fully,
+            ("output", _) => memory.is_blank,
             ("parameters", _) => false,
             _ if self.is_overwritten() => {
                 source.is_some_and(is_of_blank) || initialised() != Initialised::Fully
             }
-            _ if rearranges(self.call) => {
+            _ if memory.rearranges => {
                 let initialised = initialised();
                 self.gets_blank |= self.path == "0" && initialised == Initialised::Not;
                 initialised != Initialised::Fully
@@ -346,9 +372,7 @@ impl<'a> Walk<'a> {
     /// Whether the call only writes to the current argument.
     fn is_overwritten(&self) -> bool {
         match self.part {
-            "input" => {
-                self.path.split('.').next() == Some("0") && ApiName::of_call(self.call).0.overwrites_first()
-            }
+            "input" => self.memory().overwrites_first && self.path.split('.').next() == Some("0"),
             "kwargs" => self.path == "out" || self.path.starts_with("out."),
             _ => false,
         }

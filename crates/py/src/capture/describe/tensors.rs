@@ -13,7 +13,7 @@ use ulpscope_tensor::View;
 
 use crate::capture::device::queue::Remote;
 use crate::capture::recorder::{Recorder, kind_of};
-use crate::input::Input;
+use crate::input::{Input, OnGpu, TensorPlace, place_of};
 
 /// Tensors of this many bytes are measured and written without the GIL: smaller ones take less time than switching.
 pub(in crate::capture) const LONG: usize = 1 << 20;
@@ -132,18 +132,23 @@ impl Describe<'_> {
         let is_plain = torch.is_plain_tensor(tensor);
         if is_plain
             && self.recorder.measures_all_by_torch()
-            && self.push_remote(tensor, requires_grad, out)?
+            && self.push_remote(tensor, None, requires_grad, out)?
         {
             return Ok(());
         }
-        if is_plain && torch.may_have_memory(tensor)? {
-            if let Some(input) = Input::in_memory(tensor)? {
-                let placed = self.placed(tensor, "")?;
-                return self.push_readable(py, (PLAIN_CLASS, None, &placed), input, requires_grad, out);
+        let mut on_gpu = None;
+        if is_plain && torch.may_have_address(tensor)? {
+            match place_of(tensor)? {
+                Some(TensorPlace::Memory(input)) => {
+                    let placed = self.placed(tensor, "")?;
+                    return self.push_readable(py, (PLAIN_CLASS, None, &placed), input, requires_grad, out);
+                }
+                Some(TensorPlace::Gpu(found)) => on_gpu = Some(found),
+                Some(TensorPlace::Elsewhere) => {}
+                None => torch.meet_memoryless(),
             }
-            torch.meet_memoryless();
         }
-        if is_plain && self.push_remote(tensor, requires_grad, out)? {
+        if is_plain && self.push_remote(tensor, on_gpu, requires_grad, out)? {
             return Ok(());
         }
         // A different device or layout, or a tensor class: the front knows where the elements are.
@@ -165,12 +170,13 @@ impl Describe<'_> {
     fn push_remote(
         &self,
         tensor: &Bound<'_, PyAny>,
+        on_gpu: Option<OnGpu>,
         requires_grad: bool,
         out: &mut Vec<u8>,
     ) -> PyResult<bool> {
         let remote = match self.file {
             Some(stem) => self.recorder.queue_copy(tensor, self.step, stem)?,
-            None => self.recorder.queue(tensor, self.step)?,
+            None => self.recorder.queue(tensor, on_gpu, self.step)?,
         };
         let Some(remote) = remote else { return Ok(false) };
         let Remote { dtype, shape, ticket, has_digest } = remote;

@@ -220,6 +220,6 @@ impl Recorder {
         };
         self.arrivals.start_poller(plan);
         self.arrivals.copies.add(copy);
-        Ok(Some(Remote { dtype, shape, ticket, has_digest: plan.digest.is_some() }))
+        Ok(Some(Remote { dtype: dtype.into(), shape, ticket, has_digest: plan.digest.is_some() }))
     }
 }

@@ -11,7 +11,7 @@ use ulpscope_gpu::{Cache, Error, Gpu, GpuTensor, process};
 
 use crate::capture::device::arrivals::{Expected, lock};
 use crate::capture::device::gpu_arrivals::GpuBatch;
-use crate::capture::device::queue::Queued;
+use crate::capture::device::queue::{Queued, gpu_of_neighbour};
 use crate::capture::recorder::Recorder;
 use crate::input::{OnGpu, on_gpu};
 
@@ -53,18 +53,32 @@ impl Place {
     pub(super) fn tensor(&self) -> &GpuTensor {
         &self.found.tensor
     }
+
+    /// The GPU, if a tensor found there at the same time would be measured in the same order.
+    pub(super) fn gpu_for(&self, other: &OnGpu) -> Option<Arc<Gpu>> {
+        let is_same = self.found.device == other.device && self.found.stream == other.stream;
+        is_same.then(|| Arc::clone(&self.gpu))
+    }
 }
 
 impl Recorder {
-    /// Where a tensor is, if our own kernel can measure it there.
-    pub(super) fn place_on_gpu(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Option<Place>> {
-        if !self.recording.plan.measures_by_kernel() || !self.torch.is_on_gpu(tensor)? {
+    /// Where a tensor on a GPU is, if it is on one.
+    pub(in crate::capture) fn find_on_gpu(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Option<OnGpu>> {
+        match self.recording.plan.measures_by_kernel() && self.torch.is_on_gpu(tensor)? {
+            true => on_gpu(tensor),
+            false => Ok(None),
+        }
+    }
+
+    /// The tensor, if our own kernel can measure it there.
+    pub(super) fn place_on_gpu(&self, py: Python<'_>, found: OnGpu) -> PyResult<Option<Place>> {
+        if !self.recording.plan.measures_by_kernel() || !found.tensor.is_measurable() {
             return Ok(None);
         }
-        let Some(found) = on_gpu(tensor)?.filter(|found| found.tensor.is_measurable()) else {
-            return Ok(None);
-        };
-        let gpu = match self.gpu(tensor.py(), &found)? {
+        if let Some(gpu) = gpu_of_neighbour(&found) {
+            return Ok(Some(Place { found, gpu }));
+        }
+        let gpu = match self.gpu(py, &found)? {
             None => return Ok(None),
             Some(State::Ready(gpu, _)) => gpu,
             Some(State::Refused(refusal)) => {
@@ -115,15 +129,18 @@ impl Recorder {
                     && place.found.tensor.dtype == dtype
                     && queued.expected.has_digest == has_digest
             };
-            let batch: Vec<(Queued, Place)> = queue.extract_if(.., is_same).collect();
-            let number = batch.first().map_or(0, |(_, place)| place.found.device);
-            let (mut queued, tensors): (VecDeque<Queued>, Vec<GpuTensor>) =
-                batch.into_iter().map(|(queued, place)| (queued, place.found.tensor)).unzip();
+            let number = place.found.device;
+            let mut queued = VecDeque::with_capacity(queue.len());
+            let mut tensors = Vec::with_capacity(queue.len());
+            for (one, place) in queue.extract_if(.., is_same) {
+                queued.push_back(one);
+                tensors.push(place.found.tensor);
+            }
             let mut has_waited = false;
             while !queued.is_empty() {
-                let left: Vec<&GpuTensor> = tensors.iter().skip(tensors.len() - queued.len()).collect();
+                let left = &tensors[tensors.len() - queued.len()..];
                 // A launch waits while the queue of the device is full. What the device does before may need the GIL.
-                let (measurement, error) = py.detach(|| gpu.measure(stream, &left, has_digest));
+                let (measurement, error) = py.detach(|| gpu.measure(stream, left, has_digest));
                 if !measurement.is_empty() {
                     // Its tensors may be freed: memory is used again in the order of the stream.
                     let launched = queued.drain(..measurement.len());

@@ -1,5 +1,6 @@
 //! Tensors of one call that are about to be measured on their device, all at once.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -10,13 +11,14 @@ use pyo3::types::PyList;
 use ulpscope_capture::{DeviceStatistics, StepId};
 use ulpscope_dump::journal::encode::{Numbers, Ticket};
 use ulpscope_dump::writer::LateNumbers;
+use ulpscope_gpu::{Gpu, GpuTensor};
 use ulpscope_kernels::{DigestKind, Threads, digest, stats};
 use ulpscope_tensor::DType;
 
 use crate::capture::device::arrivals::{Batch, Expected};
 use crate::capture::device::gpus::Place;
 use crate::capture::recorder::Recorder;
-use crate::input::Input;
+use crate::input::{Input, OnGpu};
 
 /// The ledger's notes where a device could not measure its tensors.
 const LACKING: &str = "tensors were copied to be measured: their device lacks an operation for it";
@@ -35,14 +37,14 @@ pub(super) struct Queued {
 }
 
 thread_local! {
-    /// Tensors between their description and `measure_queued`. A walk that failed may leave some, whose line is never
-    /// written.
+    /// Tensors between their description and `measure_queued`: those of one call, or of calls one within the other.
     static QUEUE: RefCell<Vec<(Queued, Option<Place>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A tensor that its device measures.
 pub(in crate::capture) struct Remote {
-    pub(in crate::capture) dtype: String,
+    /// The dtype as torch prints it.
+    pub(in crate::capture) dtype: Cow<'static, str>,
     pub(in crate::capture) shape: Vec<usize>,
     pub(in crate::capture) ticket: Ticket,
     /// Whether its digest arrives with its statistics.
@@ -56,15 +58,16 @@ impl Recorder {
         plan.device_statistics == DeviceStatistics::Torch && plan.measures_by_torch()
     }
 
-    /// Lets a tensor be measured where it is, with the others of its call; `None` if it has to be copied, or cannot be
-    /// read at all.
+    /// Lets a tensor be measured where it is, with the others of its call: on the GPU where it was found, or by torch.
+    /// `None` if it has to be copied, or cannot be read at all.
     pub(in crate::capture) fn queue(
         &self,
         tensor: &Bound<'_, PyAny>,
+        found: Option<OnGpu>,
         step: StepId,
     ) -> PyResult<Option<Remote>> {
         match self.in_step(step, |state| Arc::clone(&state.numbers)) {
-            Some(numbers) => self.queue_for(tensor, numbers, false),
+            Some(numbers) => self.queue_for(tensor, found, numbers, false),
             None => Ok(None),
         }
     }
@@ -73,33 +76,45 @@ impl Recorder {
     pub(in crate::capture) fn queue_for(
         &self,
         tensor: &Bound<'_, PyAny>,
+        found: Option<OnGpu>,
         numbers: Arc<LateNumbers>,
         is_range: bool,
     ) -> PyResult<Option<Remote>> {
-        let place = self.place_on_gpu(tensor)?;
-        let (dtype, shape, has_digest) = match &place {
+        let py = tensor.py();
+        let place = found.map_or(Ok(None), |found| self.place_on_gpu(py, found))?;
+        let (dtype, printed, shape, has_digest) = match &place {
             Some(place) => {
-                let tensor = place.tensor();
-                let has_digest = self.recording.plan.digest.is_some() && !is_range && !tensor.is_endless();
-                (tensor.dtype.printed_name().to_owned(), tensor.shape.clone(), has_digest)
+                let GpuTensor { dtype, shape, .. } = place.tensor();
+                let has_digest =
+                    self.recording.plan.digest.is_some() && !is_range && !place.tensor().is_endless();
+                (*dtype, Cow::Borrowed(dtype.printed_name()), shape.clone(), has_digest)
             }
             None if !self.recording.plan.measures_by_torch() => return Ok(None),
             None => {
-                let py = tensor.py();
                 let found = self.torch.front.bind(py).call_method1(intern!(py, "measurable"), (tensor,))?;
-                match found.extract::<Option<(String, Vec<usize>)>>()? {
-                    Some((dtype, shape)) => (dtype, shape, false),
-                    None => return Ok(None),
-                }
+                let Some((printed, shape)) = found.extract::<Option<(String, Vec<usize>)>>()? else {
+                    return Ok(None);
+                };
+                let Ok(dtype) = printed.parse::<DType>() else { return Ok(None) };
+                (dtype, Cow::Owned(printed), shape, false)
             }
         };
-        let Ok(parsed) = dtype.parse::<DType>() else { return Ok(None) };
         let ticket = numbers.ticket();
         let count = shape.iter().map(|&dim| dim as u64).product();
-        let expected = Expected { ticket, dtype: parsed, count, is_scalar: shape.is_empty(), has_digest };
+        let expected = Expected { ticket, dtype, count, is_scalar: shape.is_empty(), has_digest };
         let queued = Queued { tensor: tensor.clone().unbind(), step: numbers, is_range, expected };
         QUEUE.with_borrow_mut(|queue| queue.push((queued, place)));
-        Ok(Some(Remote { dtype, shape, ticket, has_digest }))
+        Ok(Some(Remote { dtype: printed, shape, ticket, has_digest }))
+    }
+
+    /// Describes several tensors with `describe`, and starts measuring them, even if some could not be described.
+    pub(in crate::capture) fn measured_together<T>(
+        &self,
+        py: Python<'_>,
+        describe: impl FnOnce() -> PyResult<T>,
+    ) -> PyResult<T> {
+        let described = describe();
+        self.measure_queued(py).and(described)
     }
 
     /// Starts measuring the tensors of a call, before anything else can change them.
@@ -158,6 +173,23 @@ impl Recorder {
         }
         Ok(())
     }
+}
+
+/// The GPU of the tensor that was queued last, if this one is on the same stream: both are of one call, and nothing that
+/// was found out for that one has changed.
+pub(super) fn gpu_of_neighbour(found: &OnGpu) -> Option<Arc<Gpu>> {
+    QUEUE.with_borrow(|queue| queue.last()?.1.as_ref()?.gpu_for(found))
+}
+
+/// Whether tensors wait to be measured on this thread.
+pub(in crate::capture) fn has_queued() -> bool {
+    QUEUE.with_borrow(|queue| !queue.is_empty())
+}
+
+/// Forgets the tensors of a call whose recording has ended: they stay without numbers.
+pub(in crate::capture) fn forget_queued() {
+    // Dropped outside of the borrow: that may run Python code.
+    drop(QUEUE.take());
 }
 
 /// Measures copies of tensors.

@@ -79,17 +79,19 @@ impl Recorder {
 /// Sums gradients whose missing parts will not arrive any more.
 fn complete(recorder: &Recorder, py: Python<'_>, call: &Mutex<PendingBackward<Py<PyAny>>>) -> PyResult<()> {
     let count = lock_call(call).arguments.len();
-    for argument in 0..count {
-        let parts = std::mem::take(&mut lock_call(call).arguments[argument].parts);
-        if parts.is_empty() {
-            continue;
+    recorder.measured_together(py, || {
+        for argument in 0..count {
+            let parts = std::mem::take(&mut lock_call(call).arguments[argument].parts);
+            if parts.is_empty() {
+                continue;
+            }
+            let sum = add(recorder, py, &parts)?;
+            let at = lock_call(call).at();
+            let text = describe(recorder, sum, &at, "output", argument)?;
+            lock_call(call).arguments[argument].set(text);
         }
-        let sum = add(recorder, py, &parts)?;
-        let at = lock_call(call).at();
-        let text = describe(recorder, sum, &at, "output", argument)?;
-        lock_call(call).arguments[argument].set(text);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The sum of the parts of a gradient.
@@ -217,35 +219,8 @@ impl GradientHook {
             let stack = recorder.stack(given.py())?.filter(|stack| stack.is_kept);
             lock_call(&self.call).stack = stack;
         }
-        if self.is_whole && !is_structure {
-            let all = |gradients: &Bound<'_, PyTuple>, part| {
-                let texts = gradients.iter().enumerate();
-                texts.map(|(position, gradient)| describe(recorder, gradient, &at, part, position)).collect()
-            };
-            let (results, arguments): (PyResult<Vec<_>>, PyResult<Vec<_>>) =
-                (all(taken, "input"), all(given, "output"));
-            lock_call(&self.call).set_all(results?, arguments?);
-        }
-        for share in self.taken.iter().filter(|_| !is_structure) {
-            let gradient = self.outside_part(recorder, share.owner, share.of(recorder, taken)?)?;
-            let text = describe(recorder, gradient, &at, "input", share.owner)?;
-            lock_call(&self.call).results[share.owner].text = text;
-        }
-        for share in self.within.iter().filter(|_| !is_structure) {
-            let gradient = share.of(recorder, given)?;
-            if !gradient.is_none() {
-                lock_call(&self.call).results[share.owner].within.push(gradient.unbind());
-            }
-        }
-        for share in self.given.iter().filter(|_| !is_structure) {
-            let gradient = share.of(recorder, given)?;
-            let argument = share.owner;
-            let expected = lock_call(&self.call).arguments[argument].expected;
-            let whole = if expected > 1 { self.sum(recorder, argument, gradient)? } else { Some(gradient) };
-            if let Some(whole) = whole {
-                let text = describe(recorder, whole, &at, "output", argument)?;
-                lock_call(&self.call).arguments[argument].set(text);
-            }
+        if !is_structure {
+            recorder.measured_together(given.py(), || self.describe_all(recorder, (given, taken), &at))?;
         }
         let (is_first, finished) = lock_call(&self.call).served(self.index);
         if let Some(finished) = finished {
@@ -253,6 +228,46 @@ impl GradientHook {
         }
         if is_first {
             self.wait_for_the_end(recorder, given.py())?;
+        }
+        Ok(())
+    }
+
+    /// Describes the gradients that the node got and gave.
+    fn describe_all(
+        &self,
+        recorder: &Recorder,
+        (given, taken): (&Bound<'_, PyTuple>, &Bound<'_, PyTuple>),
+        at: &(StepId, Arc<str>),
+    ) -> PyResult<()> {
+        if self.is_whole {
+            let all = |gradients: &Bound<'_, PyTuple>, part| {
+                let texts = gradients.iter().enumerate();
+                texts.map(|(position, gradient)| describe(recorder, gradient, at, part, position)).collect()
+            };
+            let (results, arguments): (PyResult<Vec<_>>, PyResult<Vec<_>>) =
+                (all(taken, "input"), all(given, "output"));
+            lock_call(&self.call).set_all(results?, arguments?);
+        }
+        for share in &self.taken {
+            let gradient = self.outside_part(recorder, share.owner, share.of(recorder, taken)?)?;
+            let text = describe(recorder, gradient, at, "input", share.owner)?;
+            lock_call(&self.call).results[share.owner].text = text;
+        }
+        for share in &self.within {
+            let gradient = share.of(recorder, given)?;
+            if !gradient.is_none() {
+                lock_call(&self.call).results[share.owner].within.push(gradient.unbind());
+            }
+        }
+        for share in &self.given {
+            let gradient = share.of(recorder, given)?;
+            let argument = share.owner;
+            let expected = lock_call(&self.call).arguments[argument].expected;
+            let whole = if expected > 1 { self.sum(recorder, argument, gradient)? } else { Some(gradient) };
+            if let Some(whole) = whole {
+                let text = describe(recorder, whole, at, "output", argument)?;
+                lock_call(&self.call).arguments[argument].set(text);
+            }
         }
         Ok(())
     }
@@ -304,7 +319,7 @@ impl GradientHook {
     }
 }
 
-/// A gradient as JSON; `None` if there is none.
+/// A gradient as JSON, whose numbers may be queued; `None` if there is none.
 pub(in crate::capture) fn describe(
     recorder: &Recorder,
     gradient: Bound<'_, PyAny>,
@@ -323,6 +338,5 @@ pub(in crate::capture) fn describe(
     let describe =
         Describe { recorder, step: *step, file, source: None, is_recompute: false, is_changed: false };
     describe.push(&gradient, requires_grad, &mut text)?;
-    recorder.measure_queued(py)?;
     Ok(Some(text))
 }

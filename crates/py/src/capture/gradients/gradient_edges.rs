@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use crate::capture::calls::call_in_progress::{CallInProgress, Edge};
 use crate::capture::describe::items::Met;
 use crate::capture::gradients::graph::Graph;
+use crate::capture::python_objects::ask;
 use crate::capture::recorder::Recorder;
 
 impl Recorder {
@@ -127,7 +128,7 @@ impl Recorder {
 fn changes(tensor: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     let py = tensor.py();
     let changes: u64 = tensor.getattr(intern!(py, "_version"))?.extract()?;
-    if changes == 0 || !tensor.call_method0(intern!(py, "_is_view"))?.is_truthy()? {
+    if changes == 0 || !ask(tensor, intern!(py, "_is_view"))?.is_truthy()? {
         return Ok(None);
     }
     Ok(Some(changes))

@@ -12,6 +12,7 @@ use ulpscope_capture::{AddressMap, CallingThreads, Kind, PendingBackward};
 
 use crate::capture::calls::call_in_progress::{CallInProgress, Edge};
 use crate::capture::describe::items::Met;
+use crate::capture::python_objects::ask;
 use crate::capture::recorder::Recorder;
 
 /// Nodes followed between the results of one call and its arguments.
@@ -199,7 +200,7 @@ impl Recorder {
         let Some(first) = outputs.first().filter(|met| met.requires_grad) else { return Ok(()) };
         let tensor = first.tensor.bind(py);
         let is_changed = begun.inputs.iter().any(|input| input.tensor.is(tensor));
-        if is_changed && tensor.call_method0(intern!(py, "_is_view"))?.is_truthy()? {
+        if is_changed && ask(tensor, intern!(py, "_is_view"))?.is_truthy()? {
             return Ok(());
         }
         let node = tensor.getattr(intern!(py, "grad_fn"))?;
@@ -235,7 +236,7 @@ impl Recorder {
             let position = tensor.getattr(intern!(py, "output_nr"))?.extract()?;
             Ok(Some(Maker { node, position, part: None, changed: None }))
         };
-        if !tensor.call_method0(intern!(py, "_is_view"))?.is_truthy()? {
+        if !ask(tensor, intern!(py, "_is_view"))?.is_truthy()? {
             return maker(tensor);
         }
         let changed = begun.inputs.iter().position(|input| input.tensor.is(tensor));
@@ -349,7 +350,7 @@ impl Watched<'_> {
 }
 
 pub(in crate::capture) fn sequence_of(node: &Bound<'_, PyAny>) -> PyResult<u64> {
-    node.call_method0(intern!(node.py(), "_sequence_nr"))?.extract()
+    ask(node, intern!(node.py(), "_sequence_nr"))?.extract()
 }
 
 impl Share {

@@ -91,8 +91,7 @@ impl Recorder {
             is_changed: false,
         };
         let requires_grad = gradient.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
-        describe.push(gradient, requires_grad, &mut item)?;
-        self.measure_queued(py)?;
+        self.measured_together(py, || describe.push(gradient, requires_grad, &mut item))?;
         let appended = self.append(step, |state| {
             let known = state.growing(call);
             let id = known.unwrap_or_else(|| state.next_id());

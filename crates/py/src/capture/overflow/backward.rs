@@ -181,7 +181,8 @@ impl OverflowHook {
             let texts = texts.map(|(position, gradient)| describe(recorder, gradient, &at, part, position));
             texts.collect::<PyResult<Vec<_>>>()
         };
-        let (results, arguments) = (all(taken, "input")?, all(given, "output")?);
+        let describe = || Ok((all(taken, "input")?, all(given, "output")?));
+        let (results, arguments) = recorder.measured_together(given.py(), describe)?;
         let stack =
             recorder.recording.plan.stacks.then(|| recorder.stacks.current(given.py(), &recorder.torch));
         let stack = stack.transpose()?.flatten().filter(|stack| stack.is_kept);

@@ -345,7 +345,7 @@ impl Recorder {
             self.locked(|state| state.note_once(CHANGED));
             written.changed = returned.changed.iter().map(|one| one.argument.as_ptr() as usize).collect();
         }
-        self.push_inputs(py, &mut written, stack.as_deref(), arguments)?;
+        self.measured_together(py, || self.push_inputs(py, &mut written, stack.as_deref(), arguments))?;
         if written.id.is_none() {
             self.locked(State::give_back_place);
             return Ok(());
@@ -356,9 +356,10 @@ impl Recorder {
             _ => returned.output,
         };
         let mut line = Buffer::new();
-        let pushed = written
-            .last_line()
-            .encode_with(&mut line, |line| self.push_outputs(&written, output, None, line).map(|_| ()));
+        let pushed = written.last_line().encode_with(&mut line, |line| {
+            let push = || self.push_outputs(&written, output, None, line);
+            self.measured_together(py, push).map(|_| ())
+        });
         if let Err(error) = pushed {
             self.recording.end_without_results(&written).map_err(not_written)?;
             return Err(error);

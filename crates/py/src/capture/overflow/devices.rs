@@ -184,13 +184,15 @@ impl Recorder {
     /// How far values go, with those that their devices begin to measure now.
     pub(super) fn extent_of(&self, py: Python<'_>, found: &Found<'_>) -> PyResult<Extent> {
         let mut extent = Extent { here: found.reach, there: Vec::new(), is_partial: found.is_partial };
-        for tensor in &found.remote {
-            match self.measured(tensor)? {
-                Some(measured) => extent.there.push(measured),
-                None => extent.is_partial |= has_floats(tensor)?,
+        self.measured_together(py, || {
+            for tensor in &found.remote {
+                match self.measured(tensor)? {
+                    Some(measured) => extent.there.push(measured),
+                    None => extent.is_partial |= has_floats(tensor)?,
+                }
             }
-        }
-        self.measure_queued(py)?;
+            Ok(())
+        })?;
         Ok(extent)
     }
 
@@ -209,7 +211,9 @@ impl Recorder {
         {
             return Ok(Some(Arc::clone(measured)));
         }
-        let Some(remote) = self.queue_for(tensor, Arc::clone(&devices.numbers), true)? else {
+        let Some(remote) =
+            self.queue_for(tensor, self.find_on_gpu(tensor)?, Arc::clone(&devices.numbers), true)?
+        else {
             return Ok(None);
         };
         let Ok(dtype) = remote.dtype.parse() else { return Ok(None) };
