@@ -47,6 +47,14 @@ def spread(model: nn.Module, logits: Tensor, labels: Tensor, loss: Tensor) -> An
     return logits.std()
 
 
+def hashed(model: nn.Module, logits: Tensor, labels: Tensor, loss: Tensor) -> Any:
+    """Each call takes the result of the one before twice: there are 2^60 ways back to the first."""
+    choice = logits.argmax(-1)
+    for _ in range(60):
+        choice = choice + choice
+    return (choice == 0).sum().item()
+
+
 def norm(model: nn.Module, logits: Tensor, labels: Tensor, loss: Tensor) -> Any:
     return torch.stack([one.grad.norm() for one in model.parameters() if one.grad is not None]).norm()
 
@@ -54,8 +62,8 @@ def norm(model: nn.Module, logits: Tensor, labels: Tensor, loss: Tensor) -> Any:
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(item, None), (accuracy, None), (spread, None), (None, norm)],
-    ids=["item", "accuracy", "spread", "norm"],
+    [(item, None), (accuracy, None), (spread, None), (hashed, None), (None, norm)],
+    ids=["item", "accuracy", "spread", "hashed", "norm"],
 )
 def test_runs_that_differ_only_in_them_agree(
     before: Logs | None, after: Logs | None, task: str, tmp_path: Path
