@@ -204,7 +204,10 @@ class Divergence:
         """The name of the paired call in the golden; ``None`` if there is none."""
     @property
     def region(self) -> Region | None:
-        """Where two different programs part: the calls of both between; ``None`` if one call is to blame."""
+        """Where two programs, or two updates of a parameter, part: the calls of both between.
+
+        ``None`` if one call is to blame.
+        """
     @property
     def module(self) -> str | None:
         """The module that the call runs in."""
