@@ -273,7 +273,12 @@ pub fn agreement<S>(results: &[RankResult<S>], around: Surroundings<'_>) -> Agre
         return Agreement::UnpairedRanks(around.lone_ranks);
     }
     let undecided: u64 = outcomes().map(|outcome| outcome.undecided).sum();
-    if passed == 0 || undecided > 0 {
+    // Two programs whose calls have no partners have no rows that pass, and final results that agree all the same.
+    let is_vouched = around.rule.is_none()
+        && target > 0
+        && golden > 0
+        && outcomes().all(|outcome| outcome.paired.is_empty() && outcome.are_final_results_bounded);
+    if passed == 0 && !is_vouched || undecided > 0 {
         return Agreement::Undecided { rows: undecided, judged: passed > 0 };
     }
     match around.rule {

@@ -20,6 +20,9 @@ pub struct Region {
     /// agree.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_begin_earlier: bool,
+    /// Whether statistics alone were recorded, on either side.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_by_statistics: bool,
 }
 
 /// Calls of one side.

@@ -18,6 +18,9 @@ use crate::statement::{Heading, Statement};
 /// Calls of a side that `explain` lists.
 const LISTED: usize = 12;
 
+/// How sure it may be that a difference arises in a region before which statistics alone agree: they do not show every error.
+const BY_STATISTICS: f64 = 0.8;
+
 /// Calls before a region that are named; they are the nearest.
 const NAMED_BEFORE: usize = 3;
 
@@ -247,8 +250,9 @@ pub(crate) fn confidence(region: &Region, first: &Divergence) -> Statement {
     let finding = &first.finding;
     let measured = finding.measure.map(|measure| 1.0 - measure.floor / measure.error);
     let sure = measured.filter(|sure| sure.is_finite()).unwrap_or(finding.confidence);
-    let sure =
-        if region.may_begin_earlier { finding.confidence } else { sure.clamp(finding.confidence, 1.0) };
+    let most = if region.is_by_statistics { BY_STATISTICS } else { 1.0 };
+    let sure = if region.may_begin_earlier { 0.0 } else { sure.min(most) };
+    let sure = sure.max(finding.confidence);
     let is_only = region.target.computing.len() + region.golden.computing.len() <= 2;
     let first = (!is_only).then(|| FirstCall { call: first.call.clone(), confidence: finding.confidence });
     Statement::Region(RegionStatement::Confidence { region: sure, first })

@@ -209,3 +209,34 @@ def test_gradients_that_agree_do_not_speak_for_an_optimizer(task: str, tmp_path:
 
     compared = ulpscope.compare(step(tmp_path / "target", False), step(tmp_path / "golden", True))
     assert compared.agreement == "differ"
+
+
+class TwoHeads(nn.Module):
+    """Two projections of one input, by calls of two kinds."""
+
+    def __init__(self, *, by_hand: bool, fault: float = 0.0) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.a, self.b = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.by_hand, self.fault = by_hand, fault
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        if not self.by_hand:
+            return {"a": self.a(x), "b": self.b(x)}
+        first, second = (x @ one.weight.t() + one.bias for one in (self.a, self.b))
+        return {"a": first, "b": second + self.fault}
+
+
+def test_programs_without_a_common_call_agree_by_their_results(tmp_path: Path) -> None:
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
+
+    def dump(name: str, net: nn.Module) -> Path:
+        with ulpscope.capture(tmp_path / name, model=net, level="mix", task="tensor"), torch.no_grad():
+            net(x)
+        return tmp_path / name
+
+    golden = dump("golden", TwoHeads(by_hand=False))
+    compared = ulpscope.compare(dump("right", TwoHeads(by_hand=True)), golden)
+    assert (compared.agreement, compared.ok) == ("agree", True)
+    wrong = ulpscope.compare(dump("wrong", TwoHeads(by_hand=True, fault=1e-2)), golden)
+    assert not wrong.ok

@@ -56,16 +56,20 @@ def plain(net: nn.Module) -> Step:
     return step
 
 
-def clipped(net: nn.Module, most: float = 0.05) -> Step:
-    """SGD on gradients that are made shorter by hand."""
+def clipped(net: nn.Module, most: float = 0.05, assigns: bool = False, spared: int = -1) -> Step:
+    """SGD on gradients that are made shorter by hand: in place, or by assigning new ones; all but one."""
     parameters, step = [*net.parameters()], torch.optim.SGD(net.parameters(), RATE, foreach=False).step
 
     @torch.no_grad()
     def clip_and_step() -> None:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
-        for gradient in gradients:
-            gradient.mul_((most / (norm + 1e-6)).clamp(max=1.0))
+        for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+            share = (most / (norm + 1e-6)).clamp(max=1.0) if number != spared else 1.0
+            if assigns:
+                parameter.grad = gradient * share
+            else:
+                gradient.mul_(share)
         step()
 
     return clip_and_step
@@ -104,8 +108,17 @@ def trained(path: Path, optimizer: Callable[[nn.Module], Step], task: str = "ten
         (by_hand, lambda net: of_torch(net, foreach=True)),
         (plain, lambda net: torch.optim.SGD(net.parameters(), RATE).step),
         (clipped, clipped_by_torch),
+        (lambda net: clipped(net, assigns=True), clipped_by_torch),
     ],
-    ids=["by hand", "all at once", "fused", "by hand against all at once", "plain", "clipped by hand"],
+    ids=[
+        "by hand",
+        "all at once",
+        "fused",
+        "by hand against all at once",
+        "plain",
+        "clipped",
+        "clipped anew",
+    ],
 )
 def test_a_different_way_to_update_raises_nothing(
     target: Callable[[nn.Module], Step], golden: Callable[[nn.Module], Step], task: str, tmp_path: Path
@@ -263,3 +276,10 @@ def test_gradients_that_pile_up_too_high_are_named(way: str, tmp_path: Path) -> 
     compared = ulpscope.compare(learnt(tmp_path / "target", 2, 1.0, way), golden)
     assert compared.divergences != []
     assert compared.agreement == "differ"
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_a_gradient_that_is_assigned_and_wrong_is_no_agreement(task: str, tmp_path: Path) -> None:
+    golden = trained(tmp_path / "golden", clipped_by_torch, task)
+    wrong = trained(tmp_path / "wrong", lambda net: clipped(net, assigns=True, spared=0), task)
+    assert ulpscope.compare(wrong, golden).agreement in ("differ", "inconclusive")

@@ -182,7 +182,7 @@ impl Plan for NativePlan<'_> {
         let known = self.hindsight();
         Conclusions {
             unexplained: self.unexplained(&known),
-            are_final_results_bounded: known.guarded.is_complete,
+            are_final_results_bounded: known.guarded.is_complete || known.agreed.is_some(),
             hidden_error: known.guarded.hidden.or(known.agreed.as_ref().and_then(|agreed| agreed.hidden)),
             unjudged_final_results: known.guarded.unbounded.len() as u64 + u64::from(known.guarded.is_open),
             partnerless: Vec::new(),

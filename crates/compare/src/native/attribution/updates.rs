@@ -134,6 +134,9 @@ pub(in crate::native) fn writers(pair: &ParameterPair<'_>, flow: &Flow) -> [Vec<
 /// Whether calls that are paired write into it at different places, or at different calls.
 fn is_crossed(pair: &ParameterPair<'_>, units: &[CallEvidence], flow: &Flow) -> bool {
     let [[target], [golden]] = pair.sides.each_ref().map(|side| &side[..]) else { return false };
+    if target.by.is_empty() || golden.by.is_empty() {
+        return false;
+    }
     let places = [(Side::Target, target), (Side::Golden, golden)].map(|(side, written)| {
         let found = written.by.iter().filter_map(|&(call, place)| {
             let unit = flow.unit_of[side as usize].of(call)?;

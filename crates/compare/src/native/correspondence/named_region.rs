@@ -1,6 +1,6 @@
 //! The cut between two programs with names, lines and results of its calls, for people.
 
-use ulpscope_dump::{Content, Role};
+use ulpscope_dump::{Content, Role, Task};
 
 use crate::native::correspondence::Cut;
 use crate::native::evidence::flow::Calls;
@@ -20,6 +20,7 @@ pub(in crate::native) fn named([target, golden]: [&Calls<'_>; 2], cut: &Cut) -> 
         after: after(cut).into_iter().take(MOST_NAMED).map(pair).collect(),
         before: pair(cut.before),
         may_begin_earlier: cut.may_begin_earlier,
+        is_by_statistics: [target, golden].iter().any(|calls| calls.rank.task != Task::Tensor),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the calls of one side write into its parameters and their gradients.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ulpscope_dump::{CallKind, Content, Entry, Rank, Role};
 
@@ -87,6 +87,34 @@ pub(in crate::native) fn parameter_of(base: &str, path: &str) -> String {
     let module = module.rsplit_once('.').map_or("", |(path, _)| path);
     let name = path.strip_suffix(".0").unwrap_or(path);
     if module.is_empty() { name.to_owned() } else { format!("{module}.{name}") }
+}
+
+/// Adds gradients that one side writes and the other does not, as the optimizer of the other gets them: a program may assign a new
+/// tensor, `p.grad = p.grad * k`, which is no call.
+pub(in crate::native) fn add_assigned(sides: &mut [BTreeMap<String, Written>; 2], calls: [&Calls<'_>; 2]) {
+    for side in 0..2 {
+        let there = sides[1 - side].iter().filter(|(_, written)| !written.by.is_empty());
+        let missing: BTreeSet<String> = there
+            .map(|(name, _)| name)
+            .filter(|name| name.starts_with(GRADIENT) && !sides[side].contains_key(*name))
+            .cloned()
+            .collect();
+        let rank = calls[side].rank;
+        for call in (0..rank.calls().len()).filter(|_| !missing.is_empty()) {
+            let is_update =
+                rank.calls()[call].kind == CallKind::Forward && calls[side].operation(call).is_in_place;
+            for entry in rank.entries(call).ok().filter(|_| is_update).into_iter().flatten() {
+                let Content::Tensor(tensor) = &entry.content else { continue };
+                let name = tensor
+                    .source
+                    .as_ref()
+                    .filter(|name| entry.role == Role::Input && missing.contains(*name));
+                let Some(name) = name.cloned() else { continue };
+                let new = || Written { before: entry.clone(), after: None, by: Vec::new() };
+                sides[side].entry(name).or_insert_with(new).after = Some(entry.clone());
+            }
+        }
+    }
 }
 
 /// Gradients as an optimizer gets them: ranks may have exchanged them in a way that shows no call, as

@@ -24,7 +24,9 @@ use crate::native::evidence::call_evidence::{CallEvidence, Source};
 use crate::native::evidence::flow::{Calls, Flow};
 use crate::native::evidence::measure::{State, measure};
 use crate::native::evidence::tensor_error::{TensorError, extent, ratio};
-use crate::native::evidence::written::{GRADIENT, PARAMETER, Written, recorded_gradients, written};
+use crate::native::evidence::written::{
+    GRADIENT, PARAMETER, Written, add_assigned, recorded_gradients, written,
+};
 use crate::native::expectation::expectations::ErrorProfile;
 use crate::native::expectation::rounding::ACCUMULATOR;
 use crate::native::thresholds::Threshold;
@@ -35,6 +37,9 @@ use crate::native::thresholds::origins::{
 use crate::native::thresholds::rounding::ROUNDINGS;
 use crate::native::thresholds::siblings::LEAST_ALLOWED;
 use crate::verdict::Class;
+
+/// The reason for which capture leaves out assignments.
+const ASSIGNED: &str = "assigned to a property";
 
 /// Parameters whose steps are measured: the middle of so many is near that of all.
 const SAMPLES: usize = 32;
@@ -169,7 +174,8 @@ impl FinalParameters {
         if !(0..units.len()).any(is_compared) {
             return FinalParameters::default();
         }
-        let sides = calls.map(written);
+        let mut sides = calls.map(written);
+        add_assigned(&mut sides, calls);
         let pairs = parameter_pairs(&sides, calls, trained.map_or(0.0, |trained| trained.apart));
         let updates = Updates::of(units, flow, calls, &pairs);
         let noise = gradient_noise(units);
@@ -370,14 +376,24 @@ fn left_apart(calls: [&Calls<'_>; 2], pair: &ParameterPair<'_>, noise: f64) -> O
             let steps = [one.or(other)?, other.or(one)?];
             (left, before, steps)
         }
-        (false, true) if pair.is_matched && !golden.is_cut() => (stepped(target, ours)?, 0.0, [0.0; 2]),
-        (true, false) if pair.is_matched && !target.is_cut() => (stepped(golden, theirs)?, 0.0, [0.0; 2]),
+        // A parameter may have been assigned, `p.data = …`, which is no call.
+        (false, true) if pair.is_matched && !golden.is_cut() && !assigns(golden) => {
+            (stepped(target, ours)?, 0.0, [0.0; 2])
+        }
+        (true, false) if pair.is_matched && !target.is_cut() && !assigns(target) => {
+            (stepped(golden, theirs)?, 0.0, [0.0; 2])
+        }
         // What was not recorded may have been written.
         _ => return None,
     };
     let expected = ROUNDINGS.get() * left.unit + before + open * steps[0];
     let expected = ErrorProfile { whole: expected, ..ErrorProfile::default() };
     Some(LeftBy { error: left.error, expected, steps, by_elements: left.by_elements })
+}
+
+/// Whether a run assigned to properties of tensors, such as `data` and `grad`.
+fn assigns(rank: &Rank) -> bool {
+    rank.ledger().is_some_and(|ledger| ledger.skipped.iter().any(|(reason, _)| reason == ASSIGNED))
 }
 
 fn before<'a>(written: &[&'a Written]) -> Vec<&'a Entry> {
