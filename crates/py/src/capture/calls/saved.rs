@@ -103,7 +103,7 @@ impl Recorder {
             self.measure_queued(py)?;
             let written = self.append(step, |state| {
                 state.append(&[&line])?;
-                state.ledger.recorded += 1;
+                state.ledger.record();
                 Ok(())
             })?;
             if let Written::NoRoom = written {
