@@ -63,9 +63,11 @@ pub const NOT_ARRIVED: &str = "its numbers did not arrive from its device";
 pub struct StepLedger {
     seen: u64,
     /// Calls in the journal that have not raised.
-    pub recorded: u64,
+    recorded: u64,
     /// Checked calls that were left out as in range: there may be thousands in each step.
     pub in_range: u64,
+    /// Calls in the journal, also those that raised or whose results could not be recorded.
+    begun: u64,
     raised: BTreeMap<String, u64>,
     skipped: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
@@ -82,6 +84,17 @@ impl StepLedger {
         self.seen += 1;
     }
 
+    /// Counts a call that was written to the journal.
+    pub fn record(&mut self) {
+        self.recorded += 1;
+        self.begun += 1;
+    }
+
+    /// Counts a recorded call as not recorded: its results are missing. It stays in the journal.
+    pub fn take_back(&mut self) {
+        self.recorded = self.recorded.saturating_sub(1);
+    }
+
     /// Counts a call as left out on purpose.
     pub fn skip(&mut self, why: &'static str) {
         *self.skipped.entry(why).or_default() += 1;
@@ -89,7 +102,7 @@ impl StepLedger {
 
     /// Counts a recorded call as raised: it has no results.
     pub fn raise(&mut self, why: String) {
-        self.recorded = self.recorded.saturating_sub(1);
+        self.take_back();
         count(&mut self.raised, why);
     }
 
@@ -121,8 +134,7 @@ impl StepLedger {
             self.returned.clear();
             return;
         }
-        let calls = self.recorded + self.raised.values().sum::<u64>();
-        self.returned.push(ModelResults { calls, results });
+        self.returned.push(ModelResults { calls: self.begun, results });
     }
 
     /// Calls without an outcome: not recorded, left out, raised or failed.

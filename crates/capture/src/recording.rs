@@ -159,7 +159,7 @@ impl Recording {
                 state.define(stack)?;
             }
             state.append(&[&head, sections, LINE_END])?;
-            state.ledger.recorded += 1;
+            state.ledger.record();
             Ok(id)
         })?;
         match written {
@@ -243,7 +243,7 @@ impl Recording {
                 state.define(stack)?;
             }
             state.append(&[&line])?;
-            state.ledger.recorded += 1;
+            state.ledger.record();
             Ok(())
         })?;
         if let Written::NoRoom = written {
@@ -262,7 +262,7 @@ impl Recording {
     /// Counts a recorded call as not recorded: there is no room for its results.
     fn take_back(&self, call: &CallRecord) {
         self.in_step(call.step, |state| {
-            state.ledger.recorded = state.ledger.recorded.saturating_sub(1);
+            state.ledger.take_back();
             state.ledger.skip(RESULTS_OVER_BYTES);
         });
     }

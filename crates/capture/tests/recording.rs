@@ -158,6 +158,22 @@ fn a_call_that_raises_is_there_without_results_and_is_counted() {
 }
 
 #[test]
+fn what_a_model_returned_is_numbered_by_the_calls_of_the_dump() {
+    let program = Program::new(Settings::default());
+    program.call("Torch.add");
+    // Its results could not be recorded, but it is in the dump.
+    program.begin("Torch.mul", Kind::Api, None);
+    program.recording.locked(|state| state.ledger.take_back());
+    let call = program.begin("Torch.mm", Kind::Api, None);
+    program.recording.raise(&call, "RuntimeError", Buffer::new(), true).unwrap();
+    program.recording.locked(|state| state.returned(vec![("0".to_owned(), None)]));
+    program.call("Torch.relu");
+    let (calls, ledger) = program.finish();
+    assert_eq!((calls.len(), ledger.recorded), (4, 2));
+    assert_eq!(ledger.returned.iter().map(|call| call.calls).collect::<Vec<u64>>(), [3]);
+}
+
+#[test]
 fn what_a_list_does_not_select_is_counted_and_entries_without_a_match_are_noted() {
     let list = vec!["relu".to_owned(), "conv".to_owned()];
     let program = Program::new(Settings { list, ..Settings::default() });

@@ -21,6 +21,9 @@ pub struct FinalResult {
     /// In which way.
     #[serde(default, skip_serializing_if = "EndDifference::is_of_numbers")]
     pub difference: EndDifference,
+    /// Its place in what the models return; `None` if they return one tensor, or for other final results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// In which way final results differ.
@@ -30,7 +33,7 @@ pub enum EndDifference {
     /// By their numbers.
     #[default]
     Numbers,
-    /// The models return results of different calls, which both programs make.
+    /// The models return results of different calls, which both programs make, or different parameters.
     Variable,
     /// Their elements may be in different places, which statistics do not show.
     Places,
@@ -64,13 +67,15 @@ pub struct UnexplainedStep {
 
 impl fmt::Display for FinalResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.place.as_ref().map_or_else(String::new, |place| format!(" at place {place}"));
         match self.difference {
             EndDifference::Numbers => {}
             EndDifference::Variable => {
-                return write!(f, "the models return different results: {}", self.entry);
+                return write!(f, "the models return different results{place}: {}", self.entry);
             }
             EndDifference::Places => {
-                let places = "the results of the models may have their elements in different places";
+                let places =
+                    format!("the results of the models{place} may have their elements in different places");
                 return write!(f, "{places}, which statistics do not show: {}", self.entry);
             }
         }

@@ -184,6 +184,26 @@ fn ledgers_are_checked() {
         ),
         ("{\"seen\":1,\"recorded\":1,\"notes\":[1]}", "notes: expected text, found the integer 1"),
         ("{\"seen\":1,\"recorded\":1,\"ended\":1}", "ended: expected text, found the integer 1"),
+        (
+            "{\"seen\":1,\"recorded\":1,\"returned\":7}",
+            "returned: expected a list of objects, found the integer 7",
+        ),
+        (
+            "{\"seen\":1,\"recorded\":1,\"returned\":[{\"calls\":1}]}",
+            "returned: expected an object of results, found null",
+        ),
+        (
+            "{\"seen\":1,\"recorded\":1,\"returned\":[7]}",
+            "returned: expected an integer from 0 up, found null",
+        ),
+        (
+            "{\"seen\":1,\"recorded\":1,\"returned\":[{\"calls\":-1,\"results\":{}}]}",
+            "returned: expected an integer from 0 up, found the integer -1",
+        ),
+        (
+            "{\"seen\":1,\"recorded\":1,\"returned\":[{\"calls\":1,\"results\":{\"0\":7}}]}",
+            "returned: expected the name of a result, or null, found the integer 7",
+        ),
         ("{\"seen\":1", "truncated"),
         ("[]", "expected a ledger, an object, found a list of 0"),
     ] {
@@ -194,6 +214,10 @@ fn ledgers_are_checked() {
         let found = rank.problems().listed().join("; ");
         assert!(found.contains("ledger.json: ") && found.contains(told), "{text}: {found}");
     }
+    // Calls that the dump does not have are for those to judge who look for them.
+    let unknown = "{\"calls\":90000,\"results\":{\"0\":\"Torch.none.0.forward.output.0\"}}";
+    scratch.file("ledger.json", &format!("{{\"seen\":1,\"recorded\":1,\"returned\":[{unknown}]}}"));
+    assert_eq!(scratch.rank().ledger().map(|ledger| ledger.returned[0].calls), Some(90_000));
     let path = scratch.path().join("ledger.json");
     File::create(&path).unwrap().set_len(1 << 40).unwrap();
     let rank = scratch.rank();

@@ -130,3 +130,29 @@ def test_other_data_are_no_wrong_scale(tmp_path: Path) -> None:
     assert comparison.agreement != "agree"
     first = json.loads(comparison.to_json())["first_divergence"]
     assert first is None or first["call"] == "Functional.embedding.0.forward", first
+
+
+@TASKS
+@SIDES
+@FORMS
+def test_a_model_that_returns_a_part_of_its_result(
+    form: str, is_target: bool, task: str, tmp_path: Path
+) -> None:
+    """Other constants do not cut a batch: results of different sizes are different results."""
+
+    class Functions(Attention):
+        def forward(self, ids: Tensor, mask: Tensor) -> Any:
+            result = by_functions(self, ids, mask, form, SCALE)
+            return result[:, :-1], result.relu()
+
+    class Modules(Attention):
+        def forward(self, ids: Tensor, positions: Tensor) -> Any:
+            result = super().forward(ids, positions)
+            return result, result.relu()
+
+    mask, positions = torch.full((LENGTH, LENGTH), -1e9).triu(1), torch.arange(LENGTH)[None]
+    for name, net, constant in (("modules", Modules(), positions), ("functions", Functions(), mask)):
+        with torch.no_grad(), ulpscope.capture(tmp_path / name, model=net, level="mix", task=task):
+            net(IDS, constant)
+    comparison = compared(tmp_path, is_target)
+    assert comparison.agreement != "agree", comparison.reason

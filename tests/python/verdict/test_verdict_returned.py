@@ -123,11 +123,68 @@ def test_both_variables_are_named(other: type[Net], tmp_path: Path) -> None:
     assert comparison.divergences == []
     said = comparison.reason
     assert said.startswith(
-        "the models return different results: at 0 Tensor.sin.0.forward in the target, "
+        "the models return different results at place 0: Tensor.sin.0.forward in the target, "
     ), said
     assert said.endswith(".forward in the golden")
     assert "no call explains" not in said
     assert "--noise" not in comparison.explain()
+
+
+@SIDES
+@PROGRAMS
+@pytest.mark.parametrize("case", OTHER_VARIABLES)
+def test_replay_does_not_hide_other_variables(
+    case: str, other: type[Net], is_target: bool, tmp_path: Path
+) -> None:
+    """That calls compute the same when repeated does not say which of their results are returned."""
+    right, wrong = OTHER_VARIABLES[case]
+    golden = run(tmp_path / "golden", Net(right), "tensor")
+    target = run(tmp_path / "target", other(wrong), "tensor")
+    pair = (target, golden) if is_target else (golden, target)
+    comparison = ulpscope.compare(*pair, prove=True)
+    assert comparison.agreement != "agree", comparison.reason
+
+
+@TASKS
+@SIDES
+@PROGRAMS
+def test_calls_of_a_model_that_return_at_different_places(
+    other: type[Net], is_target: bool, task: str, tmp_path: Path
+) -> None:
+    """A call is compared with one that returns at the same places; one at other places shows nothing."""
+
+    def called_twice(path: Path, net: Net, last: tuple[Last, Last]) -> Path:
+        with torch.no_grad(), ulpscope.capture(path, model=net, level="mix", task=task):
+            for net.last in last:
+                net(given())
+        return path
+
+    right: Last = lambda x, h: {"a": x.sin()}  # noqa: E731
+    wrong: Last = lambda x, h: {"a": x.cos()}  # noqa: E731
+    second: Last = lambda x, h: {"b": x.exp()}  # noqa: E731
+    wrong_second: Last = lambda x, h: {"b": x.sinh()}  # noqa: E731
+    golden = called_twice(tmp_path / "golden", Net(right), (right, second))
+    target = called_twice(tmp_path / "target", other(wrong), (wrong, wrong_second))
+    comparison = compared(tmp_path, golden, target, is_target)
+    assert comparison.agreement != "agree", comparison.reason
+
+
+def test_two_runs_that_return_different_parameters(tmp_path: Path) -> None:
+    net, other = Net(lambda x, h: x), Net(lambda x, h: x)
+    net.last = lambda x, h: (x, net.up.weight)
+    other.last = lambda x, h: (x, other.down.weight)
+    golden = run(tmp_path / "first", net, "tensor")
+    target = run(tmp_path / "second", other, "tensor")
+    comparison = compared(tmp_path, golden, target)
+    assert comparison.agreement != "agree", comparison.reason
+
+
+def test_the_order_of_keys_is_no_difference(tmp_path: Path) -> None:
+    """What each call returns is found by its key, also where only statistics would tell."""
+    golden = run(tmp_path / "golden", Net(lambda x, h: {"a": x, "b": x.flip(0)}), "statistics")
+    target = run(tmp_path / "target", Net(lambda x, h: {"b": x.flip(0), "a": x}), "statistics")
+    comparison = compared(tmp_path, golden, target)
+    assert comparison.agreement == "agree", comparison.reason
 
 
 @TASKS

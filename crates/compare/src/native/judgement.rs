@@ -5,7 +5,8 @@ use std::cell::OnceCell;
 use ulpscope_dump::CallKind;
 
 use super::correspondence::{
-    Agreed, Cut, EndApart, EndKind, Pieces, ProgramPair, Unrelated, cut_pieces, returns_otherwise,
+    Agreed, Cut, EndApart, EndKind, Pieces, ProgramPair, Unrelated, cut_pieces, other_origin,
+    returns_otherwise,
 };
 use super::ports::{self, Port, Said};
 use super::thresholds::correspondence::CANCELS;
@@ -177,13 +178,15 @@ impl<'a> Runs<'a> {
 
     fn judge_calls(&self, proofs: &mut Proofs<'_>) -> Judgement {
         let mut said = None;
-        if ports::is_port(self.units, self.flow, self.kept) {
+        let is_port = ports::is_port(self.units, self.flow, self.kept);
+        if is_port {
             said = match ports::judge(self) {
                 Said::Port(port) => return self.of_port(*port),
                 open => Some(open),
             };
         }
-        let (Concluded { mut conclusions, routes, origins, is_guess }, guarded) = self.by_partners(proofs);
+        let (Concluded { mut conclusions, routes, origins, is_guess }, mut guarded) =
+            self.by_partners(proofs);
         if let Some(Said::Open(Some(end))) = &said
             && !self.may_have_made(&conclusions, end)
         {
@@ -193,8 +196,9 @@ impl<'a> Runs<'a> {
         // Calls that all agree say nothing of which results a model returns.
         let returns_otherwise = !is_blamed && self.returns_otherwise();
         let is_open = guarded.unexplained.is_some() || !self.all_joined || returns_otherwise;
-        // Where no call stands out, values tell. Replay has looked for itself.
-        if said.is_none() && (is_guess || !is_blamed && is_open) && !proofs.is_asked() {
+        // Where no call stands out, values tell. Replay has looked for itself, but not at what models return.
+        let is_asked = proofs.is_asked();
+        if said.is_none() && (!is_asked && (is_guess || !is_blamed && is_open) || returns_otherwise) {
             said = Some(ports::judge(self));
         }
         let (port, end) = match said {
@@ -213,9 +217,7 @@ impl<'a> Runs<'a> {
         let cut = port.as_ref().and_then(|port| port.cut.as_ref());
         let is_apart =
             is_guess || guarded.unexplained.is_some() || returns_otherwise || cut.is_some_and(is_written);
-        if !proofs.is_asked()
-            && let Some(port) = self.of_other_weights(&conclusions)
-        {
+        if !is_asked && let Some(port) = self.of_other_weights(&conclusions) {
             return self.of_port(port);
         }
         match port {
@@ -224,8 +226,13 @@ impl<'a> Runs<'a> {
                 self.of_port(port)
             }
             port => {
+                // Of two different programs, names do not tell which parameters are the same.
+                let is_asked_for = !is_blamed && !is_port && guarded.unexplained.is_none();
+                let end = end.or_else(|| other_origin(self.calls).filter(|_| is_asked_for));
                 let agreed = port.and_then(|port| port.agreed).filter(|_| !is_apart || returns_otherwise);
+                let agreed = agreed.filter(|_| end.is_none());
                 let is_vouched = agreed.is_some();
+                guarded.is_open |= returns_otherwise && !is_vouched && end.is_none();
                 Judgement {
                     conclusions,
                     routes,

@@ -398,32 +398,37 @@ impl<'a> NativePlan<'a> {
             allowed: *allowed,
             step,
             difference: EndDifference::Numbers,
+            place: None,
         })
     }
 
     /// A final result of two different programs that differs.
     fn end_apart(&self, EndApart { what, error, allowed }: &EndApart) -> Option<FinalResult> {
+        let of_both =
+            |target: String, golden: String| format!("{target} in the target, {golden} in the golden");
         let entry = match what {
             EndKind::Gradient(name) => format!("the gradient of {name}"),
             EndKind::Parameter(name) => format!("the parameter {name}, as the step leaves it,"),
             EndKind::Buffer(name) => format!("the buffer {name}, as the step leaves it,"),
             EndKind::Value(Side::Target, call) => self.target.rank.name(*call),
             EndKind::Value(Side::Golden, call) => self.golden.rank.name(*call),
-            EndKind::Returned(path, calls) | EndKind::Moved(path, calls) => self.returned(path, *calls),
+            EndKind::Returned(_, [target, golden]) | EndKind::Moved(_, [target, golden]) => {
+                of_both(self.target.rank.name(*target), self.golden.rank.name(*golden))
+            }
+            EndKind::ReturnedOrigin(_, [target, golden]) => of_both(target.clone(), golden.clone()),
+        };
+        let place = match what {
+            EndKind::Returned(place, _) | EndKind::Moved(place, _) | EndKind::ReturnedOrigin(place, _) => {
+                Some(place.clone()).filter(|place| !place.is_empty())
+            }
+            _ => None,
         };
         let difference = match what {
-            EndKind::Returned(..) => EndDifference::Variable,
+            EndKind::Returned(..) | EndKind::ReturnedOrigin(..) => EndDifference::Variable,
             EndKind::Moved(..) => EndDifference::Places,
             _ => EndDifference::Numbers,
         };
-        Some(FinalResult { entry, error: *error, allowed: *allowed, step: None, difference })
-    }
-
-    /// What the models return at a place, and from where.
-    fn returned(&self, path: &str, [target, golden]: [usize; 2]) -> String {
-        let (target, golden) = (self.target.rank.name(target), self.golden.rank.name(golden));
-        let place = if path.is_empty() { String::new() } else { format!("at {path} ") };
-        format!("{place}{target} in the target, {golden} in the golden")
+        Some(FinalResult { entry, error: *error, allowed: *allowed, step: None, difference, place })
     }
 
     fn notes(&self, known: &Hindsight<'_>) -> Vec<Note> {

@@ -19,7 +19,7 @@ use crate::native::thresholds::sentinels::GAP;
 use crate::style::Side;
 
 /// Values that look the same whose elements are compared; more are alike for being nearly constant.
-const MOST_COMPARED: usize = 8;
+pub(super) const MOST_COMPARED: usize = 8;
 
 /// The values of two programs, and which of them have a counterpart.
 pub(super) struct Counterparts<'a> {

@@ -30,6 +30,8 @@ pub(super) struct FinalValues {
     pub(super) buffers: BTreeMap<String, usize>,
     /// What the calls of models returned.
     pub(super) models: Vec<ModelCall>,
+    /// How many calls had begun when the last of them returned.
+    pub(super) models_end: Option<usize>,
 }
 
 impl FinalValues {
@@ -165,9 +167,20 @@ impl Program {
 
     /// Whether anything is computed from a value, or from copies of it.
     pub(super) fn goes_on(&self, value: usize, takers: &[Vec<usize>]) -> bool {
+        self.goes_on_in(value, takers, |_| true)
+    }
+
+    /// Whether some of the calls compute anything from a value, or from copies of it.
+    pub(super) fn goes_on_in(
+        &self,
+        value: usize,
+        takers: &[Vec<usize>],
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> bool {
         let (mut known, mut waiting) = (HashSet::from([value]), vec![value]);
         while let Some(value) = waiting.pop() {
-            for &made in takers[value].iter().flat_map(|&call| &self.steps[call].returned) {
+            let calls = takers[value].iter().copied().filter(|&call| is_wanted(call));
+            for &made in calls.flat_map(|call| &self.steps[call].returned) {
                 if self.copied(made) != Some(value) {
                     return true;
                 }

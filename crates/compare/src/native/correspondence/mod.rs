@@ -14,6 +14,7 @@ pub(in crate::native) mod cut_inputs;
 mod ends;
 mod final_values;
 mod gradients;
+mod last_values;
 mod likeness;
 pub(in crate::native) mod named_region;
 mod padding;
@@ -40,7 +41,7 @@ pub(super) use pieces::Pieces;
 use program::Program;
 pub(super) use program::Weight;
 pub(super) use program_pair::ProgramPair;
-pub(super) use returned::returns_otherwise;
+pub(super) use returned::{other_origin, returns_otherwise};
 pub(super) use update_cut::update_cut;
 
 /// Two programs whose final results agree.

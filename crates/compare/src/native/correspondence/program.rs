@@ -12,6 +12,7 @@ use ulpscope_formats::json::Json;
 
 use super::final_values::FinalValues;
 use super::likeness::distance;
+use super::returned::ModelCall;
 use crate::native::attribution::updates::is_of_optimizer;
 use crate::native::evidence::call_evidence::{Source, hashed, place};
 use crate::native::evidence::flow::Calls;
@@ -229,6 +230,7 @@ impl Program {
         program.accumulate_rounding();
         program.ends.models =
             program.model_calls(calls, |source| program.made_by(calls, Some(source), &made));
+        program.ends.models_end = ModelCall::end_of(&program.ends.models);
         program.ends.complete(FinalValues::find(&program, rank, &outermost, &parents));
         program
     }

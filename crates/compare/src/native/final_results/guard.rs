@@ -90,7 +90,8 @@ pub(in crate::native) struct Guarded {
     pub(in crate::native) unbounded: Vec<(usize, usize)>,
     /// Whether there are final results and each of them was compared with its bound.
     pub(in crate::native) is_complete: bool,
-    /// Whether inputs are cut differently and what follows from them could not be compared.
+    /// Whether inputs are cut differently and what follows from them could not be compared, or models return results of
+    /// different calls and nothing shows whether these are the same.
     pub(in crate::native) is_open: bool,
     /// Where some differ within their bounds by statistics alone: the relative norm of errors that may not show.
     pub(in crate::native) hidden: Option<f64>,

@@ -103,7 +103,7 @@ impl Recorder {
             self.measured_together(py, || head.encode_with(&mut line, encode))?;
             let written = self.append(step, |state| {
                 state.append(&[&line])?;
-                state.ledger.recorded += 1;
+                state.ledger.record();
                 Ok(())
             })?;
             if let Written::NoRoom = written {

@@ -114,7 +114,7 @@ impl Recorder {
                 state.begin_growing(call, id);
             }
             if is_first {
-                state.ledger.recorded += 1;
+                state.ledger.record();
             }
             Ok(())
         })?;

@@ -89,7 +89,7 @@ impl Recorder {
                 }
                 Of::New(_) => state.ledger.fail(text.clone()),
                 Of::Recorded(_) => {
-                    state.ledger.recorded = state.ledger.recorded.saturating_sub(1);
+                    state.ledger.take_back();
                     state.ledger.fail(text.clone());
                 }
                 Of::Beside(_) => state.note(text.clone()),

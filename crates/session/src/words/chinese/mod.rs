@@ -254,10 +254,12 @@ fn verdict(agreement: &Agreement) -> String {
             format!("{} 行中 {} 行不同，没有调用能解释", counted(*rows), counted(*failed))
         }
         Agreement::FinalResult(result) if result.difference == EndDifference::Variable => {
-            format!("两个模型返回不同的结果：{}", result.entry)
+            let place = result.place.as_ref().map_or_else(String::new, |place| format!("在位置 {place} "));
+            format!("两个模型{place}返回不同的结果：{}", result.entry)
         }
         Agreement::FinalResult(result) if result.difference == EndDifference::Places => {
-            format!("两个模型的结果中元素的位置可能不同，统计量无法显示：{}", result.entry)
+            let place = result.place.as_ref().map_or_else(String::new, |place| format!("在位置 {place} "));
+            format!("两个模型{place}的结果中元素的位置可能不同，统计量无法显示：{}", result.entry)
         }
         Agreement::FinalResult(result) if result.error.is_infinite() => {
             format!("{} 在另一次运行的最终结果中没有对应项", result.entry)
