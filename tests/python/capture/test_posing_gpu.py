@@ -474,3 +474,16 @@ def test_gradients_of_a_node_are_measured_together(tmp_path):
     backward = calls(tmp_path)["Functional.linear.0.backward"]
     assert [item["Max"] for item in backward["input"]] == [1.0]
     assert [item["Max"] for item in backward["output"]] == [4.0, 4.0, 4.0]
+
+
+def test_a_dump_is_complete_when_the_recording_ends(tmp_path):
+    program = """
+        left = 0
+        for number in range(200):
+            with ulpscope.capture(f"{folder}/{number}", level="L1"):
+                torch.sin(x)
+            # A thread that still ended the step would remove it in a moment.
+            left += os.path.exists(f"{folder}/{number}/step0/rank/journal.jsonl")
+        assert left == 0, left
+        """
+    run(tmp_path, LAUNCHES + textwrap.dedent(program))
