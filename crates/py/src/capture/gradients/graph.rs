@@ -41,14 +41,14 @@ pub(in crate::capture) struct Share {
     /// The result or argument it belongs to.
     pub(in crate::capture) owner: usize,
     /// Its part of the tensor whose gradient it is, if it is a view.
-    pub(in crate::capture) part: Option<Py<PyAny>>,
+    pub(in crate::capture) part: Option<Py<PyTuple>>,
 }
 
 /// The node at which the gradient of a result arrives.
 struct Maker<'py> {
     node: Bound<'py, PyAny>,
     position: usize,
-    part: Option<Py<PyAny>>,
+    part: Option<Py<PyTuple>>,
     /// The argument that the call changed in place, if it is a view: the node outputs its gradient first.
     changed: Option<usize>,
 }
@@ -247,7 +247,7 @@ impl Recorder {
         let base = tensor.getattr(intern!(py, "_base"))?;
         match maker(&base)? {
             Some(found) => {
-                let part = self.torch.front.bind(py).call_method1(intern!(py, "part_of"), (tensor, base))?;
+                let part = self.part_of(tensor, &base)?;
                 Ok(Some(Maker { part: Some(part.unbind()), changed, ..found }))
             }
             None if changed.is_some() => Ok(None),
@@ -363,9 +363,7 @@ impl Share {
         let py = gradients.py();
         let gradient = gradients.get_item(self.position)?;
         match &self.part {
-            Some(part) if !gradient.is_none() => {
-                recorder.torch.front.bind(py).call_method1(intern!(py, "take_part"), (gradient, part))
-            }
+            Some(part) if !gradient.is_none() => recorder.take_part(gradient, part.bind(py)),
             _ => Ok(gradient),
         }
     }

@@ -6,3 +6,4 @@ pub(super) mod graph;
 pub(super) mod node_hooks;
 mod parameter_gradients;
 mod repeated_arguments;
+mod view_parts;
