@@ -72,7 +72,27 @@ struct Known<W> {
     up_to_date: AddressMap<UpToDate<W>>,
     /// Parameters and buffers, for the whole run.
     origins: AddressMap<Made<W>>,
+    /// What calls noted while a graph was captured: the same is noted when it is replayed.
+    of_graph: Vec<FlowNote<W>>,
     sweep_at: usize,
+}
+
+/// What a call in a captured graph noted of a tensor.
+#[derive(Debug)]
+pub struct FlowNote<W> {
+    kind: NoteKind,
+    reference: W,
+    source: Arc<str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NoteKind {
+    /// It made the tensor.
+    Made,
+    /// It has written to the tensor's memory.
+    Change,
+    /// It has changed the tensor, by the change noted last.
+    Changed,
 }
 
 /// The tensors of a step. Dropping it may run code of the program.
@@ -139,6 +159,7 @@ impl<W> Default for Flow<W> {
             blanks: Blanks::default(),
             up_to_date: AddressMap::default(),
             origins: AddressMap::default(),
+            of_graph: Vec::new(),
             sweep_at: 0,
         };
         Flow { known: Mutex::new(known), has_blanks: AtomicBool::new(false) }
@@ -173,7 +194,7 @@ impl<W> Flow<W> {
         source: Arc<str>,
     ) -> Result<(), T::Error> {
         self.forget_blank(tensor);
-        self.note_with(step, tensor, source, None)
+        self.note_view(step, tensor, source)
     }
 
     /// Likewise of a tensor that shows the elements of another.
@@ -183,15 +204,17 @@ impl<W> Flow<W> {
         tensor: &T,
         source: Arc<str>,
     ) -> Result<(), T::Error> {
+        self.note_in_graph(step, tensor, NoteKind::Made, &source);
         self.note_with(step, tensor, source, None)
     }
 
     /// Notes that a call has written to the memory of a tensor; returns the number of the change.
     pub fn add_change<T: TensorObject<Weak = W>>(&self, step: StepId, tensor: &T, source: Arc<str>) -> u64 {
         let written = part(tensor);
+        self.note_in_graph(step, tensor, NoteKind::Change, &source);
         self.locked(|known| {
             let serial = known.count();
-            if let Some((storage, region)) = written.filter(|_| known.step == step) {
+            if let Some((storage, region)) = written.filter(|_| known.step.is_within(step)) {
                 known.changes.add(storage, region, serial, source);
             }
             serial
@@ -211,6 +234,7 @@ impl<W> Flow<W> {
             Some(Origin { source, serial, .. }) => Before { source: Some(source), serial },
             None => Before { source: None, serial: change.saturating_sub(1) },
         };
+        self.note_in_graph(step, tensor, NoteKind::Changed, &source);
         self.note_with(step, tensor, source, Some(before))
     }
 
@@ -223,7 +247,7 @@ impl<W> Flow<W> {
     ) -> Result<(), T::Error> {
         let reference = tensor.weak()?;
         let (is_much, _before, _reference) = self.locked(|known| {
-            if known.step != step {
+            if !known.step.is_within(step) {
                 return (false, None, Some(reference));
             }
             let origin = Origin { source, serial: known.count(), before };
@@ -232,6 +256,56 @@ impl<W> Flow<W> {
         });
         if is_much {
             self.sweep(tensor);
+        }
+        Ok(())
+    }
+
+    /// Keeps a note of a call in a graph that is being captured.
+    fn note_in_graph<T: TensorObject<Weak = W>>(
+        &self,
+        step: StepId,
+        tensor: &T,
+        kind: NoteKind,
+        source: &Arc<str>,
+    ) {
+        if step.graph().is_none() {
+            return;
+        }
+        // A tensor without weak references is unknown to later calls in any case.
+        let Ok(reference) = tensor.weak() else { return };
+        let _forgotten = self.locked(|known| {
+            known.of_graph.push(FlowNote { kind, reference, source: Arc::clone(source) });
+            if !known.of_graph.len().is_multiple_of(SWEEP) {
+                return Vec::new();
+            }
+            let is_dead = |note: &mut FlowNote<W>| tensor.upgrade(&note.reference).is_none();
+            known.of_graph.extract_if(.., is_dead).collect()
+        });
+    }
+
+    /// Takes what calls noted since a graph is captured.
+    pub fn take_graph_notes(&self) -> Vec<FlowNote<W>> {
+        self.locked(|known| std::mem::take(&mut known.of_graph))
+    }
+
+    /// Notes for a replayed graph what its calls noted when it was captured, with the names that they have now. `any` is
+    /// any tensor.
+    pub fn note_replay<T: TensorObject<Weak = W>>(
+        &self,
+        step: StepId,
+        (any, notes): (&T, &[FlowNote<W>]),
+        name: impl Fn(&str) -> Option<Arc<str>>,
+    ) -> Result<(), T::Error> {
+        let mut change = 0;
+        for note in notes {
+            let (Some(tensor), Some(source)) = (any.upgrade(&note.reference), name(&note.source)) else {
+                continue;
+            };
+            match note.kind {
+                NoteKind::Made => self.note_view(step, &tensor, source)?,
+                NoteKind::Change => change = self.add_change(step, &tensor, source),
+                NoteKind::Changed => self.note_changed(step, &tensor, source, change)?,
+            }
         }
         Ok(())
     }

@@ -58,6 +58,15 @@ pub const ON_DEVICE: &str = "found on a device";
 /// Why a tensor has no statistics: its device did not give them.
 pub const NOT_ARRIVED: &str = "its numbers did not arrive from its device";
 
+/// Why a backward call was left out: its call is in a graph that was captured, and it is not, or the other way round.
+pub const ACROSS_GRAPH: &str = "partly in a captured graph";
+
+/// Why a value was left out that no call returned.
+pub const WITHIN_GRAPH: &str = "saved within a captured graph";
+
+/// Why a backward call of a replayed graph was left out: that with its call was not replayed in the step.
+const NOT_REPLAYED: &str = "its call is in a graph that was not replayed in this step";
+
 /// Counts of one rank in one step.
 #[derive(Debug, Default)]
 pub struct StepLedger {
@@ -88,6 +97,11 @@ impl StepLedger {
     pub fn record(&mut self) {
         self.recorded += 1;
         self.begun += 1;
+    }
+
+    /// How many calls are recorded.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded
     }
 
     /// Counts a recorded call as not recorded: its results are missing. It stays in the journal.
@@ -135,6 +149,59 @@ impl StepLedger {
             return;
         }
         self.returned.push(ModelResults { calls: self.begun, results });
+    }
+
+    /// Adds the counts of a graph that was replayed. `left_out` of its calls were not written; `name` gives the names
+    /// of its calls in this replay.
+    pub(crate) fn add_replay(
+        &mut self,
+        graph: &StepLedger,
+        left_out: u64,
+        name: impl Fn(&str) -> Option<String>,
+    ) {
+        for ModelResults { calls, results } in &graph.returned {
+            self.results += results.len().max(1);
+            let named = |(path, source): &(String, Option<String>)| {
+                let path = name(path).unwrap_or_else(|| path.clone());
+                (path, source.as_deref().and_then(&name))
+            };
+            let results = results.iter().map(named).collect();
+            self.returned.push(ModelResults { calls: self.begun + calls, results });
+        }
+        if self.results > MAX_RESULTS {
+            self.returned.clear();
+        }
+        self.seen += graph.seen;
+        self.recorded += graph.recorded.saturating_sub(left_out);
+        self.begun += graph.begun.saturating_sub(left_out);
+        if left_out > 0 {
+            *self.skipped.entry(NOT_REPLAYED).or_default() += left_out;
+        }
+        self.add_remarks(graph, name);
+    }
+
+    /// Counts the calls of a graph that was replayed as left out.
+    pub(crate) fn leave_out_replay(&mut self, graph: &StepLedger, why: &'static str) {
+        self.seen += graph.seen;
+        *self.skipped.entry(why).or_default() += graph.recorded;
+        self.add_remarks(graph, |_| None);
+    }
+
+    fn add_remarks(&mut self, graph: &StepLedger, name: impl Fn(&str) -> Option<String>) {
+        for (why, count) in &graph.skipped {
+            *self.skipped.entry(why).or_default() += count;
+        }
+        let counts = [
+            (&mut self.raised, &graph.raised),
+            (&mut self.failed, &graph.failed),
+            (&mut self.unread, &graph.unread),
+            (&mut self.notes, &graph.notes),
+        ];
+        for (own, added) in counts {
+            for (why, count) in added {
+                *own.entry(name(why).unwrap_or_else(|| why.clone())).or_default() += count;
+            }
+        }
     }
 
     /// Calls without an outcome: not recorded, left out, raised or failed.

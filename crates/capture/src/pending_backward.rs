@@ -6,7 +6,7 @@ use ulpscope_dump::journal::encode::add_shared_with;
 
 use crate::backward_names::{age_mark, backward_name, marked_backward_name};
 use crate::call_record::{CallRecord, Kind};
-use crate::ledger::NOT_SELECTED;
+use crate::ledger::{ACROSS_GRAPH, NOT_SELECTED};
 use crate::plan::Plan;
 use crate::recording::Recording;
 use crate::stack::CallStack;
@@ -244,6 +244,9 @@ impl<P> PendingBackward<P> {
 
     /// Counts the pass and reserves its place, if it runs in the scope and there is room.
     fn take_place(&self, plan: &Plan, state: &mut State) -> Option<&'static str> {
+        if self.made_in.graph().is_some() != state.id.graph().is_some() {
+            return Some(ACROSS_GRAPH);
+        }
         if plan.has_scope() {
             let is_within_first = self.is_first_in_scope && self.step == self.made_in;
             if !plan.in_scope(&self.name(), is_within_first, &mut state.scope) {

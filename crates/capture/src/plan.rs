@@ -422,6 +422,16 @@ impl Plan {
             && self.sample.is_none()
     }
 
+    /// Whether the calls of captured graphs can be written when these are replayed: as numbers, which our own kernel
+    /// measures; and all of them, because whether a call is selected by its number is known too late.
+    pub fn records_graphs(&self) -> bool {
+        self.task == "statistics"
+            && self.measures_by_kernel()
+            && self.tensor_list.is_empty()
+            && !self.has_scope()
+            && !self.has_list()
+    }
+
     /// Whether tensors on devices that get files are copied without waiting. Their first elements have no room in a line
     /// that is written before they arrive.
     pub fn copies_late(&self) -> bool {

@@ -9,6 +9,8 @@ use ulpscope_dump::journal::encode::{CallLine, LINE_END, ListText, ObjectText, S
 
 use crate::buffers::Buffer;
 use crate::call_record::{CallRecord, Kind};
+use crate::captured_graphs::{Graphs, IsHere};
+use crate::graph::{AtReplay, GraphCalls, Replayed};
 use crate::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES, RESULTS_OVER_BYTES};
 use crate::limits::is_no_room;
 use crate::modules::ModuleLevel;
@@ -20,6 +22,9 @@ use crate::state::{State, StepId, Written};
 /// The ledger's note on a call that ended after its step.
 const OVERTAKEN: &str = "a call that began in an earlier step ended in this one: neither its output nor its \
                          gradients are recorded";
+
+/// Why the calls of a graph are lost.
+const ABANDONED: &str = "its capture failed, or the step ended during it";
 
 /// Why a call and its backward call are not recorded; `None` if they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,22 +46,35 @@ pub struct Recording {
     /// What is selected.
     pub plan: Plan,
     state: Mutex<State>,
+    graphs: Graphs,
 }
 
 impl Recording {
     /// Nothing is recorded before the state has a folder.
     pub fn new(plan: Plan) -> Recording {
-        Recording { state: Mutex::new(State::new(plan.limits)), plan }
+        Recording { state: Mutex::new(State::new(plan.limits)), graphs: Graphs::default(), plan }
     }
 
-    /// Runs `with` on the state. It must not run code of the program.
+    /// Runs `with` on the state; on that of a graph, if this thread captures one. It must not run code of the program.
     pub fn locked<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
+        match self.graphs.of_this_thread() {
+            Some(graph) => graph.locked(with),
+            None => self.locked_outside(with),
+        }
+    }
+
+    /// The same outside of graphs, whatever this thread captures.
+    pub fn locked_outside<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
         with(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs `with` on the state, if the step is the current one.
+    /// Runs `with` on the state, if the step is the current one, or of the graph that is being captured.
     pub fn in_step<T>(&self, step: StepId, with: impl FnOnce(&mut State) -> T) -> Option<T> {
-        self.locked(|state| (state.id == step).then(|| with(state)))
+        let in_state = |state: &mut State| (state.id == step).then(|| with(state));
+        match step.graph() {
+            Some(_) => self.graphs.captured()?.locked(in_state),
+            None => self.locked_outside(in_state),
+        }
     }
 
     /// Appends to the journal of a step, if the step is not over and there is room.
@@ -65,17 +83,55 @@ impl Recording {
         step: StepId,
         with: impl FnOnce(&mut State) -> io::Result<T>,
     ) -> io::Result<Written<T>> {
-        let appended = self.locked(|state| {
+        let appended = self.in_step(step, |state| {
             if !state.takes(step) {
                 return Ok(Written::StepOver);
             }
             state.begin_files(&self.plan)?;
             with(state).map(Written::Done)
         });
+        let appended = appended.unwrap_or(Ok(Written::StepOver));
         match appended {
             Err(error) if is_no_room(&error) => Ok(Written::NoRoom),
             appended => appended,
         }
+    }
+
+    /// Records what this thread does for a graph that is being captured, until `end_graph`: it is part of the graph where
+    /// `is_here` says so. Returns the step of its calls.
+    pub fn begin_graph(&self, is_here: IsHere) -> StepId {
+        self.locked_outside(|state| self.graphs.begin(state, is_here))
+    }
+
+    /// Ends the capture of a graph, and returns its calls; `None` if there is none.
+    pub fn end_graph(&self) -> Option<GraphCalls> {
+        self.graphs.end()
+    }
+
+    /// Ends the capture of a graph whose calls will not be recorded, if there is one: the step ends meanwhile, or the
+    /// capture has failed.
+    pub fn abandon_graph(&self) {
+        if let Some(calls) = self.graphs.end() {
+            self.locked_outside(|state| {
+                state.note(format!("a captured graph of {} calls is not recorded: {ABANDONED}", calls.len()));
+            });
+        }
+    }
+
+    /// Writes the calls of a graph that was replayed. `None` if the step is over, or a limit prevents it.
+    pub fn replay(&self, calls: &GraphCalls, at: &AtReplay) -> io::Result<Option<Replayed>> {
+        let mut replays = self.graphs.replays();
+        let replayed = self.locked_outside(|state| {
+            if !state.takes(state.id) {
+                return Ok(None);
+            }
+            state.begin_files(&self.plan)?;
+            state.replay(calls, &replays, at)
+        })?;
+        if let Some(replayed) = &replayed {
+            replays.insert(calls.graph(), (replayed.step, Arc::clone(&replayed.numbers)));
+        }
+        Ok(replayed)
     }
 
     /// Counts a call as seen and left out.

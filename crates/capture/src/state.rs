@@ -15,20 +15,39 @@ use ulpscope_dump::journal::encode::{Header, StackLine};
 use ulpscope_dump::writer::{DATA_FOLDER, Fingerprint, Journal, LateNumbers, SavedTensor, TensorStore};
 use ulpscope_formats::{Error, Fault, Tensor};
 
-use crate::ledger::{NOT_ARRIVED, StepLedger};
-use crate::limits::Limits;
+use crate::gradient_counts::GradientCounts;
+use crate::graph::{
+    AtReplay, FirstNumbers, GraphCalls, GraphLines, GraphNumber, GraphTotals, Numbers, Replayed, Replays,
+};
+use crate::ledger::{NOT_ARRIVED, OVER_BYTES, StepLedger};
+use crate::limits::{Limits, is_no_room};
 use crate::overflow::StepOverflows;
 use crate::plan::{Plan, ScopeState};
 use crate::stack::CallStack;
 
 /// A step of this run, counted by ends of steps: the user's numbers need not be in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepId(u64);
+pub struct StepId {
+    number: u64,
+    /// The graph that is being captured in the step; zero outside of graphs. What is recorded there is no part of the
+    /// step.
+    graph: GraphNumber,
+}
 
 impl StepId {
     /// How many steps ago an earlier one was.
     pub fn since(self, earlier: StepId) -> u64 {
-        self.0.saturating_sub(earlier.0)
+        self.number.saturating_sub(earlier.number)
+    }
+
+    /// Whether two are of the same step, within a graph or not.
+    pub fn is_within(self, other: StepId) -> bool {
+        self.number == other.number
+    }
+
+    /// The graph that is being captured, if one is.
+    pub fn graph(self) -> Option<GraphNumber> {
+        (self.graph != GraphNumber::default()).then_some(self.graph)
     }
 }
 
@@ -66,6 +85,10 @@ pub struct State {
     pub numbers: Arc<LateNumbers>,
     /// Why recording ended early, if not by a limit.
     pub ended: Option<String>,
+    /// How often each parameter of a module has got a gradient in this step, by the name of their call.
+    gradients: GradientCounts,
+    /// What a graph records that is being captured; `None` outside of graphs.
+    pub(crate) graph: Option<GraphLines>,
 }
 
 /// The outcome of a write.
@@ -242,11 +265,80 @@ impl State {
         (self.earlier.0 + self.places, self.earlier.1 + written)
     }
 
-    /// The number of this call among those with its base name.
+    /// The state of a graph that is being captured in this step.
+    pub fn of_graph(&self, graph: GraphNumber) -> State {
+        State {
+            id: StepId { graph, ..self.id },
+            is_open: self.is_open,
+            ids: graph.first(),
+            graph: Some(GraphLines::new(graph)),
+            ..State::default()
+        }
+    }
+
+    /// The number of the next gradient of a parameter of a module among those of this step. Within a graph, the call
+    /// that it is part of is numbered when the graph is replayed.
+    pub fn gradient_number(&mut self, base: &str, parameter: &str) -> u64 {
+        let number = self.gradients.next(base, parameter);
+        self.graph.as_mut().map_or(number, |graph| graph.gradient(base, number))
+    }
+
+    /// The number of this call among those with its base name. Within a graph, calls are numbered when it is replayed.
     pub fn number(&mut self, base: &Arc<str>) -> u64 {
+        if let Some(graph) = &mut self.graph {
+            return graph.call(base);
+        }
         let counter = self.counters.entry(Arc::clone(base)).or_default();
         *counter += 1;
         *counter - 1
+    }
+
+    /// Ends the capture of a graph: what was recorded is written when the graph is replayed.
+    pub(crate) fn into_graph_calls(self) -> Option<GraphCalls> {
+        let State { graph, gradients, ids, numbers, places, ledger, .. } = self;
+        let totals = GraphTotals { gradients, last_id: ids, tickets: numbers.tickets(), places, ledger };
+        graph.map(|lines| GraphCalls::new(lines, totals))
+    }
+
+    /// Writes the calls of a graph that was replayed, all or none; `None` if a limit prevents it, which is counted.
+    /// `others` are the latest replays of all graphs.
+    pub(crate) fn replay(
+        &mut self,
+        calls: &GraphCalls,
+        others: &Replays,
+        at: &AtReplay,
+    ) -> io::Result<Option<Replayed>> {
+        let (places, written) = self.so_far();
+        let after = (places + calls.places.saturating_sub(1), written);
+        if let Some(why) = self.limits.reached_by(after) {
+            self.ledger.leave_out_replay(&calls.ledger, why);
+            return Ok(None);
+        }
+        let gradients = std::mem::take(&mut self.gradients);
+        let own: Arc<[u64]> = calls.numbers(|base| self.number(base), &gradients).into();
+        self.gradients = gradients;
+        self.gradients.add(&calls.gradients);
+        let late = Arc::clone(&self.numbers);
+        let first = FirstNumbers { id: self.ids, ticket: late.take_tickets(calls.tickets) };
+        self.ids += calls.ids;
+        let numbers = Numbers { step: self.id, graph: calls.graph(), own: &own, others };
+        let (text, left_out) = calls.text(&numbers, first, at);
+        let mut defined = calls.stacks.iter().try_for_each(|(id, frames)| self.define_frames(*id, frames));
+        defined = defined.and_then(|()| self.append(&[&text]));
+        match defined {
+            Err(error) if is_no_room(&error) => {
+                self.ledger.leave_out_replay(&calls.ledger, OVER_BYTES);
+                return Ok(None);
+            }
+            defined => defined?,
+        }
+        self.places += calls.places;
+        for (name, id) in calls.growing(&numbers, first) {
+            self.growing_met.insert(name.clone(), false);
+            self.begin_growing(&name, id);
+        }
+        self.ledger.add_replay(&calls.ledger, left_out, |name| numbers.name(name));
+        Ok(Some(Replayed::new((self.id, calls.graph()), Arc::clone(&own), (first.ticket, late))))
     }
 
     /// A number that no other call has.
@@ -257,18 +349,27 @@ impl State {
 
     /// The id of a growing call, if it exists.
     pub fn growing(&self, name: &str) -> Option<u64> {
+        if let Some(graph) = &self.graph {
+            return graph.growing.get(name).copied();
+        }
         self.step.as_ref()?.growing.get(name).copied()
     }
 
     /// Notes that a growing call exists now.
     pub fn begin_growing(&mut self, name: &str, id: u64) {
-        if let Some(step) = &mut self.step {
+        if let Some(graph) = &mut self.graph {
+            graph.growing.insert(name.to_owned(), id);
+        } else if let Some(step) = &mut self.step {
             step.growing.insert(name.to_owned(), id);
         }
     }
 
     /// Appends a line, given in parts, if there is room.
     pub fn append(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        if let Some(graph) = &mut self.graph {
+            graph.add(parts);
+            return Ok(());
+        }
         if self.numbers.has_tickets() {
             return self.append_with_room(parts);
         }
@@ -300,15 +401,24 @@ impl State {
 
     /// Appends the definition of a stack, if it is new to the journal.
     pub fn define(&mut self, stack: &CallStack) -> io::Result<()> {
-        let Some(step) = &mut self.step else { return Ok(()) };
-        if step.stacks.contains(&stack.id) {
+        if let Some(graph) = &mut self.graph {
+            graph.define(stack);
             return Ok(());
         }
-        let mut line = Vec::with_capacity(stack.frames.len() + 32);
-        StackLine { id: stack.id, frames: &stack.frames }.encode(&mut line);
+        self.define_frames(stack.id, &stack.frames)
+    }
+
+    /// The same by number and frames.
+    pub(crate) fn define_frames(&mut self, id: u64, frames: &str) -> io::Result<()> {
+        let Some(step) = &mut self.step else { return Ok(()) };
+        if step.stacks.contains(&id) {
+            return Ok(());
+        }
+        let mut line = Vec::with_capacity(frames.len() + 32);
+        StackLine { id, frames }.encode(&mut line);
         self.append(&[&line])?;
         if let Some(step) = &mut self.step {
-            step.stacks.insert(stack.id);
+            step.stacks.insert(id);
         }
         Ok(())
     }
@@ -445,7 +555,7 @@ impl State {
     /// Starts the next step, with a folder if it is selected, and returns the finished one. Counters restart.
     pub fn turn(&mut self, folder: Option<PathBuf>) -> State {
         let next = State {
-            id: StepId(self.id.0 + 1),
+            id: StepId { number: self.id.number + 1, ..StepId::default() },
             is_open: folder.is_some(),
             folder,
             ids: self.ids,

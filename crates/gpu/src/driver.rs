@@ -6,7 +6,6 @@ use std::ptr;
 use libloading::Library;
 
 use crate::error::Error;
-use crate::launch::Launch;
 
 const NAME: &str = "the CUDA driver";
 const FILE: &str = "libcuda.so.1";
@@ -96,6 +95,17 @@ macro_rules! call {
     }};
 }
 
+/// A stream, whether it is being captured, the number of the capture; graph, dependencies and their count, which nobody
+/// asks for.
+type CaptureInfo = unsafe extern "C" fn(
+    Pointer,
+    *mut c_int,
+    *mut u64,
+    *mut Pointer,
+    *mut *const Pointer,
+    *mut usize,
+) -> c_int;
+
 /// A stream of the program, as torch gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stream(pub usize);
@@ -133,6 +143,8 @@ pub struct Driver {
     functions: Functions,
     /// `cuStreamGetId`, which only newer drivers have.
     stream_id: Option<unsafe extern "C" fn(Pointer, *mut u64) -> c_int>,
+    /// `cuStreamGetCaptureInfo_v2`, likewise.
+    capture_info: Option<CaptureInfo>,
     _library: Library,
 }
 
@@ -152,7 +164,11 @@ impl Driver {
         // SAFETY: as for the other functions.
         #[expect(unsafe_code)]
         let get_id = unsafe { library.get(b"cuStreamGetId\0") }.map(|function| *function).ok();
-        let driver = Driver { functions, stream_id: get_id, _library: library };
+        // SAFETY: as for the other functions.
+        #[expect(unsafe_code)]
+        let capture_info = unsafe { library.get(b"cuStreamGetCaptureInfo_v2\0") };
+        let capture_info = capture_info.map(|function| *function).ok();
+        let driver = Driver { functions, stream_id: get_id, capture_info, _library: library };
         call!(driver, cuInit(0))?;
         Ok(driver)
     }
@@ -244,26 +260,20 @@ impl Driver {
         Ok(Function(function as usize))
     }
 
-    /// Starts a kernel. The parameter is copied before this returns.
-    pub(crate) fn launch(&self, function: Function, stream: Stream, launch: &Launch) -> Result<(), Error> {
-        let mut parameters = [ptr::from_ref(launch).cast_mut().cast::<c_void>()];
+    /// Starts a kernel with its one parameter, which is copied before this returns.
+    pub(crate) fn launch<P>(
+        &self,
+        function: Function,
+        stream: Stream,
+        blocks: u32,
+        parameter: &P,
+    ) -> Result<(), Error> {
+        let mut parameters = [ptr::from_ref(parameter).cast_mut().cast::<c_void>()];
         let parameters = parameters.as_mut_ptr();
         let (function, stream) = (function.0 as Pointer, stream.0 as Pointer);
         call!(
             self,
-            cuLaunchKernel(
-                function,
-                launch.blocks(),
-                1,
-                1,
-                THREADS,
-                1,
-                1,
-                0,
-                stream,
-                parameters,
-                ptr::null_mut()
-            )
+            cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, ptr::null_mut())
         )
     }
 
@@ -323,6 +333,19 @@ impl Driver {
         let mut status = 0;
         call!(self, cuStreamIsCapturing(stream.0 as Pointer, &mut status))?;
         Ok(status != 0)
+    }
+
+    /// The number of the graph that work on a stream goes into, if it goes into one.
+    pub(crate) fn capture_id(&self, stream: Stream) -> Option<u64> {
+        let (mut status, mut id) = (0, 0);
+        let (graph, dependencies, count) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the function has this type in cuda.h, where the last three may be null; the stream is one of torch.
+        #[expect(unsafe_code)]
+        let code = unsafe {
+            (self.capture_info?)(stream.0 as Pointer, &mut status, &mut id, graph, dependencies, count)
+        };
+        // One means active; two, that an error has ended the capture.
+        (code == 0 && status == 1).then_some(id)
     }
 
     /// What identifies a stream. Its address may be used again for a later one, its number is not.

@@ -66,6 +66,9 @@ pub enum Error {
     /// More streams than there is scratch memory for.
     #[error("the program uses more than {0} streams")]
     Streams(usize),
+    /// More captured graphs than there is memory for.
+    #[error("the captured graphs of the program need more than {0} MiB of the GPU for their results")]
+    Graphs(usize),
     /// Too many tensors are being measured.
     #[error("{0} tensors are being measured, which is the limit")]
     Full(usize),

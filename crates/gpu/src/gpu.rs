@@ -10,8 +10,8 @@ use crate::cache::Cache;
 use crate::compiler::Compiler;
 use crate::driver::{Device, Driver, Function, Mapped, Module, Stream};
 use crate::error::Error;
-use crate::launch::{Launch, MAX_RANK, MAX_TENSORS, Tensor, function_name, has_function};
-use crate::memory::{Scratches, Slot, Slots};
+use crate::launch::{Launch, MAX_RANK, MAX_TENSORS, TAKE, Tensor, function_name, has_function};
+use crate::memory::{GraphMemory, Scratch, Scratches, Slot, Slots};
 use crate::self_check;
 
 /// From this number of elements on, repeated elements (`expand`) are read once, as on the host.
@@ -78,15 +78,18 @@ impl GpuTensor {
 /// A GPU whose kernels have passed their self-check.
 #[derive(Debug)]
 pub struct Gpu {
-    driver: Arc<Driver>,
-    device: Device,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) device: Device,
     module: Option<Module>,
     /// A stream of our own, to ask about the device. The default stream may not be asked while a graph is captured.
     own_stream: Option<Stream>,
     /// By number of the dtype.
     functions: Vec<Option<Function>>,
-    slots: Mutex<Slots>,
+    /// The kernel that copies results of captured graphs.
+    pub(crate) take: Option<Function>,
+    pub(crate) slots: Mutex<Slots>,
     scratches: Mutex<Scratches>,
+    pub(crate) graphs: Mutex<GraphMemory>,
     /// What the self-check measured. To free it would wait for all work of the device.
     checked: Mutex<Vec<Mapped>>,
     process: u32,
@@ -104,8 +107,10 @@ impl Gpu {
             module: None,
             own_stream: None,
             functions: Vec::new(),
+            take: None,
             slots: Mutex::default(),
             scratches: Mutex::default(),
+            graphs: Mutex::default(),
             checked: Mutex::default(),
             process: std::process::id(),
         };
@@ -120,6 +125,7 @@ impl Gpu {
                 function_name(dtype).ok().map(|name| driver.function(module, &name)).transpose()
             };
             gpu.functions = DType::ALL.into_iter().map(function).collect::<Result<_, _>>()?;
+            gpu.take = Some(driver.function(module, TAKE)?);
             Ok(())
         })?;
         let gpu = Arc::new(gpu);
@@ -130,6 +136,11 @@ impl Gpu {
     /// Whether work on a stream goes into a graph instead of being run. If that cannot be told, it counts as such.
     pub fn is_capturing(&self, stream: Stream) -> bool {
         self.driver.within(self.device, || self.driver.is_capturing(stream)).unwrap_or(true)
+    }
+
+    /// The number of the graph that work on a stream goes into, if it goes into one.
+    pub fn capture_id(&self, stream: Stream) -> Option<u64> {
+        self.driver.within(self.device, || Ok(self.driver.capture_id(stream))).ok().flatten()
     }
 
     /// Measures tensors of one dtype, after everything that is queued on the stream. Waits for nothing but room in the
@@ -143,22 +154,21 @@ impl Gpu {
         let mut measurement =
             Measurement { gpu: Arc::clone(self), tensors: Vec::with_capacity(tensors.len()) };
         let mut parts = tensors.chunks(MAX_TENSORS);
-        let error = parts.find_map(|part| self.launch(stream, part, has_digest, &mut measurement).err());
+        let error = parts.find_map(|part| {
+            let dtype = part.first()?.dtype;
+            self.launch(stream, (dtype, part), has_digest, &mut measurement).err()
+        });
         (measurement, error)
     }
 
     fn launch(
         &self,
         stream: Stream,
-        tensors: &[GpuTensor],
+        (dtype, tensors): (DType, &[GpuTensor]),
         has_digest: bool,
         measurement: &mut Measurement,
     ) -> Result<(), Error> {
-        let Some(first) = tensors.first() else { return Ok(()) };
-        let function = self.functions.get(first.dtype as usize).copied().flatten();
-        let function = function.ok_or(Error::Dtype(first.dtype))?;
-        let prepared =
-            tensors.iter().map(|tensor| tensor.prepared(has_digest)).collect::<Result<Vec<_>, _>>()?;
+        let prepared = self.prepare(dtype, tensors, has_digest)?;
         let driver = &self.driver;
         driver.within(self.device, || {
             let id = driver.id(stream);
@@ -169,25 +179,55 @@ impl Gpu {
                 None => driver.beside_graphs(self.device, || scratches.add(id, stream, driver))?,
             };
             let slots = self.take_slots(tensors.len())?;
-            let mut launched = Vec::with_capacity(tensors.len());
-            for (number, ((tensor, ..), slot)) in prepared.iter().zip(&slots).enumerate() {
-                let (partials, finished) = (scratch.partials(number), scratch.finished(number));
-                launched.push(tensor.with_memory(partials, finished, slot.device()));
-            }
-            if let Err(error) = driver.launch(function, stream, &Launch::new(&launched, has_digest)) {
+            if let Err(error) =
+                self.launch_prepared(stream, &prepared, scratch, slots.iter().map(Slot::device))
+            {
                 lock(&self.slots).give_back(slots.into_iter());
                 return Err(error);
             }
-            for ((tensor, (_, count, repeats)), slot) in tensors.iter().zip(prepared).zip(slots) {
-                let has_digest = has_digest && !tensor.is_endless();
-                let dtype = tensor.dtype;
-                measurement.tensors.push(InFlight { slot, dtype, count, repeats, has_digest });
-            }
+            let launched = slots.into_iter().zip(prepared.measured);
+            measurement.tensors.extend(launched.map(|(slot, measured)| InFlight { slot, measured }));
             Ok(())
         })
     }
 
-    fn take_slots(&self, count: usize) -> Result<Vec<Slot>, Error> {
+    /// What a launch for up to [`MAX_TENSORS`] tensors of one dtype needs.
+    pub(crate) fn prepare(
+        &self,
+        dtype: DType,
+        tensors: &[GpuTensor],
+        has_digest: bool,
+    ) -> Result<Prepared, Error> {
+        let function = self.functions.get(dtype as usize).copied().flatten();
+        let function = function.ok_or(Error::Dtype(dtype))?;
+        let (mut launched, mut measured) = (Vec::new(), Vec::new());
+        for tensor in tensors {
+            let (prepared, count, repeats) = tensor.prepared(has_digest)?;
+            launched.push(prepared);
+            let has_digest = has_digest && !tensor.is_endless();
+            measured.push(Measured { dtype, count, repeats, has_digest });
+        }
+        Ok(Prepared { function, launched, measured, has_digest })
+    }
+
+    /// Launches the kernel, with the addresses of the results.
+    pub(crate) fn launch_prepared(
+        &self,
+        stream: Stream,
+        prepared: &Prepared,
+        scratch: Scratch,
+        results: impl Iterator<Item = u64>,
+    ) -> Result<(), Error> {
+        let with_memory = |(number, (tensor, result)): (usize, (&Tensor, u64))| {
+            tensor.with_memory(scratch.partials(number), scratch.finished(number), result)
+        };
+        let launched: Vec<Tensor> =
+            prepared.launched.iter().zip(results).enumerate().map(with_memory).collect();
+        let launch = Launch::new(&launched, prepared.has_digest);
+        self.driver.launch(prepared.function, stream, launch.blocks(), &launch)
+    }
+
+    pub(crate) fn take_slots(&self, count: usize) -> Result<Vec<Slot>, Error> {
         let mut slots = lock(&self.slots);
         if let Some(taken) = slots.take_free(count) {
             return Ok(taken);
@@ -226,11 +266,12 @@ impl Drop for Gpu {
         let _ = driver.beside_graphs(self.device, || {
             let scratches = lock(&self.scratches).free_all(driver);
             let slots = lock(&self.slots).free_all(driver);
+            let graphs = lock(&self.graphs).free_all(driver);
             let mut checked = lock(&self.checked);
             let checked = checked.drain(..).try_for_each(|memory| driver.free_mapped(memory));
             let stream = self.own_stream.map_or(Ok(()), |stream| driver.destroy_stream(stream));
             let module = self.module.as_ref().map_or(Ok(()), |module| driver.unload(module));
-            scratches.and(slots).and(checked).and(stream).and(module)
+            scratches.and(slots).and(graphs).and(checked).and(stream).and(module)
         });
         let _ = driver.release(self.device);
     }
@@ -239,16 +280,30 @@ impl Drop for Gpu {
 /// Tensors that are being measured.
 #[derive(Debug)]
 pub struct Measurement {
-    gpu: Arc<Gpu>,
-    tensors: Vec<InFlight>,
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) tensors: Vec<InFlight>,
 }
 
 #[derive(Debug)]
-struct InFlight {
-    slot: Slot,
+pub(crate) struct InFlight {
+    pub(crate) slot: Slot,
+    pub(crate) measured: Measured,
+}
+
+/// What is known of a tensor whose numbers come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
     dtype: DType,
     count: u64,
     repeats: u64,
+    has_digest: bool,
+}
+
+/// A launch without the memory that it writes to.
+pub(crate) struct Prepared {
+    function: Function,
+    launched: Vec<Tensor>,
+    pub(crate) measured: Vec<Measured>,
     has_digest: bool,
 }
 
@@ -272,8 +327,8 @@ impl Measurement {
     pub fn numbers(&self) -> impl Iterator<Item = Option<(Stats, Option<Digest>)>> {
         self.tensors.iter().map(|tensor| {
             let outcome = tensor.slot.read()?;
-            let stats = outcome.stats(tensor.dtype, tensor.count, tensor.repeats);
-            Some((stats, tensor.has_digest.then(|| outcome.digest())))
+            let Measured { dtype, count, repeats, has_digest } = tensor.measured;
+            Some((outcome.stats(dtype, count, repeats), has_digest.then(|| outcome.digest())))
         })
     }
 
@@ -289,6 +344,6 @@ impl Drop for Measurement {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,6 +8,12 @@ use crate::error::Error;
 /// Tensors that one launch measures.
 pub const MAX_TENSORS: usize = 16;
 
+/// Results of a captured graph that one launch copies.
+pub(crate) const MAX_TAKEN: usize = 480;
+
+/// The name of the kernel that copies them.
+pub(crate) const TAKE: &str = "take_results";
+
 /// Bytes of the partial results of one block, for any dtype.
 pub const PARTIAL_BYTES: usize = 72;
 
@@ -149,6 +155,27 @@ impl Launch {
     /// How many blocks are launched.
     pub fn blocks(&self) -> u32 {
         self.tensors[..self.count as usize].iter().map(|tensor| tensor.blocks).sum()
+    }
+}
+
+/// The parameter of the kernel that copies results.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taking {
+    results: u64,
+    slots: [u64; MAX_TAKEN],
+    count: u32,
+}
+
+impl Taking {
+    /// Copies results, one behind the other from an address on, to up to [`MAX_TAKEN`] slots.
+    pub(crate) fn new(results: u64, slots: impl IntoIterator<Item = u64>) -> Taking {
+        let mut taking = Taking { results, slots: [0; MAX_TAKEN], count: 0 };
+        for (place, slot) in taking.slots.iter_mut().zip(slots) {
+            *place = slot;
+            taking.count += 1;
+        }
+        taking
     }
 }
 

@@ -1,5 +1,6 @@
 //! Memory of a device for results: slots in memory of the host, where the kernel writes them, and scratch memory of the
-//! device for partial results, one piece for each stream of the program.
+//! device for partial results, one piece for each stream of the program. Captured graphs have memory of their own for
+//! both.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::driver::{Driver, Mapped, Stream};
 use crate::error::Error;
-use crate::launch::{MAX_BLOCKS, MAX_TENSORS, Outcome, PARTIAL_BYTES};
+use crate::launch::{MAX_BLOCKS, MAX_TAKEN, MAX_TENSORS, Outcome, PARTIAL_BYTES};
 
 /// Slots that are allocated at a time, and how often: 21 MB of the host.
 const SLOTS: usize = 4096;
@@ -15,6 +16,9 @@ const MAX_PIECES: usize = 64;
 
 /// Streams that have scratch memory: 54 MiB of the device. Torch has 32 of each priority, and the default stream.
 const MAX_STREAMS: usize = 96;
+
+/// Memory of the device for captured graphs.
+const MAX_OF_GRAPHS: usize = 256 << 20;
 
 /// Bytes of the partial results of one tensor.
 const PARTIALS: usize = MAX_BLOCKS as usize * PARTIAL_BYTES;
@@ -134,9 +138,17 @@ pub(crate) struct Scratches {
 pub(crate) struct Scratch(u64);
 
 impl Scratch {
+    const COUNTERS: usize = MAX_TENSORS * COUNTER;
+    const BYTES: usize = Scratch::COUNTERS + MAX_TENSORS * PARTIALS;
+
+    /// Sets the counters of blocks to zero, in the order of a stream.
+    pub(crate) fn clear(self, stream: Stream, driver: &Driver) -> Result<(), Error> {
+        driver.clear(self.0, Scratch::COUNTERS, stream)
+    }
+
     /// The address of the partial results of the nth tensor of a launch.
     pub(crate) fn partials(self, number: usize) -> u64 {
-        self.0 + (MAX_TENSORS * COUNTER + number * PARTIALS) as u64
+        self.0 + (Scratch::COUNTERS + number * PARTIALS) as u64
     }
 
     /// The address of its counter of blocks.
@@ -156,18 +168,52 @@ impl Scratches {
         if self.streams.len() == MAX_STREAMS {
             return Err(Error::Streams(MAX_STREAMS));
         }
-        let counters = MAX_TENSORS * COUNTER;
-        let address = driver.allocate(counters + MAX_TENSORS * PARTIALS)?;
+        let scratch = Scratch(driver.allocate(Scratch::BYTES)?);
         // In the order of the stream, and so before the first launch there.
-        if let Err(error) = driver.clear(address, counters, stream) {
-            driver.free(address)?;
+        if let Err(error) = scratch.clear(stream, driver) {
+            driver.free(scratch.0)?;
             return Err(error);
         }
-        self.streams.insert(id, Scratch(address));
-        Ok(Scratch(address))
+        self.streams.insert(id, scratch);
+        Ok(scratch)
     }
 
     pub(crate) fn free_all(&mut self, driver: &Driver) -> Result<(), Error> {
         self.streams.drain().try_for_each(|(_, scratch)| driver.free(scratch.0))
+    }
+}
+
+/// Memory of the device whose addresses are in captured graphs. It is never used for anything else, and not freed before
+/// the process ends: nobody reports the last replay of a graph.
+#[derive(Debug, Default)]
+pub(crate) struct GraphMemory {
+    pieces: Vec<u64>,
+    bytes: usize,
+}
+
+impl GraphMemory {
+    /// Scratch memory of a stream within a graph.
+    pub(crate) fn scratch(&mut self, driver: &Driver) -> Result<Scratch, Error> {
+        self.allocate(Scratch::BYTES, driver).map(Scratch)
+    }
+
+    /// Memory for as many results as one launch copies.
+    pub(crate) fn results(&mut self, driver: &Driver) -> Result<u64, Error> {
+        self.allocate(MAX_TAKEN * size_of::<Outcome>(), driver)
+    }
+
+    fn allocate(&mut self, bytes: usize, driver: &Driver) -> Result<u64, Error> {
+        if self.bytes + bytes > MAX_OF_GRAPHS {
+            return Err(Error::Graphs(MAX_OF_GRAPHS >> 20));
+        }
+        let address = driver.allocate(bytes)?;
+        self.pieces.push(address);
+        self.bytes += bytes;
+        Ok(address)
+    }
+
+    pub(crate) fn free_all(&mut self, driver: &Driver) -> Result<(), Error> {
+        self.bytes = 0;
+        self.pieces.drain(..).try_for_each(|address| driver.free(address))
     }
 }

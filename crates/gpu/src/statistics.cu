@@ -4,6 +4,9 @@
 // of 16 bytes, in row-major order; which thread of which block reads a group follows from its number alone, and partial
 // results are merged in a fixed order. So the same elements give the same bits on every device and in every layout.
 //
+// A second kernel copies results of a captured graph, which stay in memory of the device until the graph is replayed
+// again, to memory of the host.
+//
 // The source is C++ that g++ compiles as well, with host.h before it: the tests run it like that. Code between two
 // barriers is a phase (FOR_EACH_THREAD); what a thread keeps from one phase to the next is in shared memory.
 
@@ -22,6 +25,7 @@ typedef long long i64;
 #define WARP 32u
 #define MAX_RANK 8
 #define MAX_TENSORS 16
+#define MAX_TAKEN 480
 #define GROUP 16u
 
 // These have the layout of the structures in launch.rs.
@@ -32,7 +36,7 @@ struct Tensor {
     i64 strides[MAX_RANK];  // in bytes
     u64 partials;           // one Partial for each block
     u64 finished;           // one u32, zero before and after
-    u64 result;             // a Result in memory of the host
+    u64 result;             // a Result in memory of the host; in a captured graph, of the device
     u32 factors[MAX_RANK];  // number / shape is number * factor >> shift, for numbers of 31 bits
     u8 shifts[MAX_RANK];
     u32 rank;               // 0: packed, from the address on
@@ -58,6 +62,13 @@ struct Result {
     u64 zeros;
     u64 digest;
     u64 done;      // not zero when the others are there
+};
+
+// The parameter of the second kernel.
+struct Taking {
+    u64 results;           // one Result behind the other
+    u64 slots[MAX_TAKEN];  // where each goes: a Result in memory of the host
+    u32 count;
 };
 
 // All in words of 8 bytes: threads that read one each from neighbouring results then use different banks of the memory
@@ -795,3 +806,24 @@ STATISTICS(uint64, U64)
 STATISTICS(bool, BOOL)
 STATISTICS(complex64, C64)
 STATISTICS(complex128, C128)
+
+// Copies results, each with the word that says that the others are there. One block.
+extern "C" GLOBAL void take_results(PARAMETER Taking taking) {
+    FOR_EACH_THREAD(thread) {
+        for (u32 number = thread; number < taking.count; number += THREADS) {
+            const Result* from = (const Result*)taking.results + number;
+            volatile Result* to = (volatile Result*)taking.slots[number];
+            to->sum = from->sum;
+            to->squares = from->squares;
+            to->largest = from->largest;
+            to->smallest = from->smallest;
+            to->nan = from->nan;
+            to->pos_inf = from->pos_inf;
+            to->neg_inf = from->neg_inf;
+            to->zeros = from->zeros;
+            to->digest = from->digest;
+            __threadfence_system();
+            to->done = 1;
+        }
+    }
+}

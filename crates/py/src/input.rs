@@ -417,6 +417,28 @@ impl Exchanged {
     }
 }
 
+/// The stream that is current on a GPU for this thread, as the exchange table of a class of tensors says.
+pub(crate) fn current_stream(kind: &Bound<'_, PyType>, device: i32) -> PyResult<Option<Stream>> {
+    Ok(stream_asker(kind)?.and_then(|ask| ask(device)))
+}
+
+/// What answers that, also without the GIL.
+pub(crate) fn stream_asker(
+    kind: &Bound<'_, PyType>,
+) -> PyResult<Option<impl Fn(i32) -> Option<Stream> + Send + Sync + 'static>> {
+    let ask = exchange_api(kind)?.and_then(|api| api.current_stream);
+    Ok(ask.map(|ask| {
+        move |device| {
+            let mut stream = std::ptr::null_mut();
+            // SAFETY: the table is that of a class of torch, which is never unloaded, and there is room for a pointer.
+            // Torch reads a variable of the thread, and fails only for a device that does not exist.
+            #[expect(unsafe_code)]
+            let status = unsafe { ask(dlpack::CUDA, device, &mut stream) };
+            (status == 0).then_some(Stream(stream as usize))
+        }
+    }))
+}
+
 /// Where an object's elements are, by its type's exchange table; `None` if there is no table, or the table refuses this
 /// object.
 fn exchange(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {

@@ -42,7 +42,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use crate::capture::{HookPlacer, OpenCall, Recorder};
+    use crate::capture::{CapturedGraph, HookPlacer, OpenCall, Recorder};
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]

@@ -14,10 +14,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 _CRATE = Path(__file__).resolve().parents[3] / "crates" / "gpu"
 _SITE = "POSING_GPU_SITE"
+_WORK = ctypes.CFUNCTYPE(None, ctypes.c_ulonglong)
 _FLAGS = ["-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-pthread", "-Wno-unknown-pragmas"]
 
 
@@ -65,6 +68,7 @@ class Gpu:
         import torch
 
         self._driver = ctypes.CDLL("libcuda.so.1")
+        self._work: list[Any] = []
         get, new = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_New
         get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -109,6 +113,30 @@ class Gpu:
     def capture(self, is_capturing: bool) -> None:
         """Begins or ends the capture of a graph, on all streams."""
         self._driver.standin_capture(int(is_capturing))
+
+    def begin_graph(self, stream: int) -> None:
+        """Work on a stream goes into a graph from here on."""
+        self._driver.standin_begin_capture(ctypes.c_void_p(stream))
+
+    def end_graph(self, stream: int) -> int:
+        """Ends that; returns the graph."""
+        end = self._driver.standin_end_capture
+        end.restype = ctypes.c_size_t
+        return int(end(ctypes.c_void_p(stream)))
+
+    def replay(self, graph: int, stream: int) -> None:
+        """Runs what was captured, in the order of a stream."""
+        self._driver.standin_replay(ctypes.c_void_p(graph), ctypes.c_void_p(stream))
+
+    def run(self, work: Callable[[], None], stream: int) -> None:
+        """Runs work of the program in the order of a stream, or adds it to a graph that is captured there."""
+        # Kept for ever: a graph may run it again.
+        self._work.append(_WORK(lambda _: work()))
+        self._driver.standin_run(self._work[-1], ctypes.c_ulonglong(0), ctypes.c_void_p(stream))
+
+    def wait(self) -> None:
+        """Waits until everything has run."""
+        self._driver.standin_wait()
 
     def count(self, what: str) -> int:
         """Launches, modules, allocations."""

@@ -71,6 +71,16 @@ impl LateNumbers {
         Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// How many tickets there are.
+    pub fn tickets(&self) -> u64 {
+        self.tickets.load(Ordering::Relaxed)
+    }
+
+    /// The first of the tickets of so many further tensors.
+    pub fn take_tickets(&self, count: u64) -> Ticket {
+        Ticket(self.tickets.fetch_add(count, Ordering::Relaxed))
+    }
+
     /// Whether lines may have room.
     pub fn has_tickets(&self) -> bool {
         self.tickets.load(Ordering::Relaxed) > 0

@@ -49,6 +49,15 @@ std::map<std::string, int>& calls = *new std::map<std::string, int>;
 std::atomic<int> held{0};
 int context;
 
+// Work that was captured, in order.
+struct Graph {
+    std::vector<std::function<void()>> nodes;
+    unsigned long long id;
+};
+// The graphs that are being captured, by stream.
+std::map<void*, Graph*>& captured_streams = *new std::map<void*, Graph*>;
+unsigned long long last_capture = 0;
+
 // Whether launches are done at once, without computing: for measuring what the caller does.
 std::atomic<bool> is_idle{false};
 
@@ -65,7 +74,8 @@ int code_of(const char* name) {
 
 void note_unsafe() {
     // What ends the capture of a graph by another thread, unless this thread says that it does not matter.
-    if (is_capturing && capture_mode != 2) unsafe_calls++;
+    std::lock_guard<std::mutex> lock(guard);
+    if ((is_capturing || !captured_streams.empty()) && capture_mode != 2) unsafe_calls++;
 }
 
 void run(void* stream) {
@@ -86,6 +96,10 @@ void run(void* stream) {
 
 void enqueue(void* stream, std::function<void()> task) {
     std::unique_lock<std::mutex> lock(guard);
+    if (captured_streams.count(stream)) {
+        captured_streams[stream]->nodes.push_back(task);
+        return;
+    }
     if (!work_of.count(stream)) {
         work_of[stream];
         std::thread(run, stream).detach();
@@ -193,7 +207,20 @@ int cuMemHostGetDevicePointer_v2(unsigned long long* device, void* host, unsigne
 int cuStreamCreate(void** stream, unsigned) { CALL(cuStreamCreate) streams++; *stream = malloc(8); return 0; }
 int cuStreamDestroy_v2(void* stream) { CALL(cuStreamDestroy_v2) streams--; free(stream); return 0; }
 int cuStreamQuery(void*) { CALL(cuStreamQuery) note_unsafe(); return 600; }
-int cuStreamIsCapturing(void*, int* status) { CALL(cuStreamIsCapturing) *status = is_capturing; return 0; }
+int cuStreamIsCapturing(void* stream, int* status) {
+    CALL(cuStreamIsCapturing)
+    std::lock_guard<std::mutex> lock(guard);
+    *status = is_capturing || captured_streams.count(stream);
+    return 0;
+}
+int cuStreamGetCaptureInfo_v2(void* stream, int* status, unsigned long long* id, void**, const void***, size_t*) {
+    CALL(cuStreamGetCaptureInfo_v2)
+    std::lock_guard<std::mutex> lock(guard);
+    auto found = captured_streams.find(stream);
+    *status = found != captured_streams.end();
+    if (*status) *id = found->second->id;
+    return 0;
+}
 int cuThreadExchangeStreamCaptureMode(int* mode) {
     CALL(cuThreadExchangeStreamCaptureMode)
     int before = capture_mode;
@@ -213,6 +240,11 @@ int cuLaunchKernel(
     CALL(cuLaunchKernel)
     if (current != &context || threads != THREADS) return 201;
     launches++;
+    if (function == (void*)&take_results) {
+        Taking taking = *(const Taking*)parameters[0];
+        enqueue(stream, [=] { take_results(taking); });
+        return 0;
+    }
     if (is_idle) {
         const Launch& idle = *(const Launch*)parameters[0];
         for (unsigned number = 0; number < idle.count; number++) ((Result*)idle.tensors[number].result)->done = 1;
@@ -301,6 +333,27 @@ int standin_calls(const char* name) {
     std::lock_guard<std::mutex> lock(guard);
     return calls[name];
 }
+// Work on a stream goes into a graph from here on, until `standin_end_capture`, which returns the graph.
+void standin_begin_capture(void* stream) {
+    std::lock_guard<std::mutex> lock(guard);
+    captured_streams[stream] = new Graph{{}, ++last_capture};
+}
+void* standin_end_capture(void* stream) {
+    std::lock_guard<std::mutex> lock(guard);
+    Graph* graph = captured_streams[stream];
+    captured_streams.erase(stream);
+    return graph;
+}
+// Runs what a graph has, in order.
+void standin_replay(void* graph, void* stream) {
+    for (auto& node : ((Graph*)graph)->nodes) enqueue(stream, node);
+}
+// Work of the program: runs a function of the host in the order of a stream.
+void standin_run(void (*function)(unsigned long long), unsigned long long argument, void* stream) {
+    enqueue(stream, [=] { function(argument); });
+}
+// Waits until everything that is queued has run.
+void standin_wait() { drain(); }
 // The size of what the tests and the kernel share.
 unsigned long sizes() { return sizeof(Launch) << 16 | sizeof(Partial<double>) << 8 | sizeof(Result); }
 void set_block(unsigned int block) { blockIdx.x = block; }

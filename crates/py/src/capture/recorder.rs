@@ -24,12 +24,19 @@ use crate::capture::calls::open_calls::OpenCall;
 use crate::capture::describe::items::MAX_DEPTH;
 use crate::capture::device::arrivals::Arrivals;
 use crate::capture::device::gpus::Gpus;
+use crate::capture::device::graphs::{CapturedGraph, Graphs};
 use crate::capture::gradients::node_hooks::Hooks;
 use crate::capture::lifecycle::ending::Ending;
 use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::lifecycle::settings::plan_of;
 use crate::capture::overflow::OverflowMemory;
 use crate::capture::torch_api::Torch;
+
+/// What an error is about that is met with a graph.
+const GRAPH: &str = "a captured graph";
+
+/// What calls of models are counted as.
+const MODEL_CALL: &str = "a call of a model";
 
 /// Records the calls of a run. As a torch function mode it sees every call of torch's Python functions.
 #[pyclass(frozen, module = "ulpscope._core")]
@@ -53,6 +60,8 @@ pub(crate) struct Recorder {
     pub(in crate::capture) overflow: OverflowMemory,
     /// The GPUs whose tensors our own kernel measures.
     pub(in crate::capture) gpus: Gpus,
+    /// The graphs that the program captures.
+    pub(in crate::capture) graphs: Graphs,
     /// The step that a thread is ending.
     pub(in crate::capture) ending: Mutex<Option<Ending>>,
     /// Messages reported to the user.
@@ -89,6 +98,7 @@ impl Recorder {
             overflow: OverflowMemory::new(&plan, has_flag),
             recording: Arc::new(Recording::new(plan)),
             gpus: Gpus::default(),
+            graphs: Graphs::default(),
             ending: Mutex::default(),
             told: Mutex::default(),
             is_on: AtomicBool::new(false),
@@ -260,15 +270,14 @@ impl Recorder {
         call.take().map_or(Ok(()), |begun| end_module(slf, begun, module, output))
     }
 
-    /// Records the current gradient of a module's parameter: its `number`th in this step. `source` is given if it is what
+    /// Records the current gradient of a module's parameter. `source` is given if it is what
     /// the optimizer gets, which ranks may have exchanged.
-    #[pyo3(signature = (base, name, number, gradient, source = None))]
+    #[pyo3(signature = (base, name, gradient, source = None))]
     fn parameter_gradient(
         &self,
         py: Python<'_>,
         base: &str,
         name: &str,
-        number: u64,
         gradient: &Bound<'_, PyAny>,
         source: Option<&str>,
     ) -> PyResult<()> {
@@ -276,7 +285,7 @@ impl Recorder {
         if self.recording.plan.checks_overflow() {
             return Ok(());
         }
-        self.record_parameter_gradient(py, (base, name, number), gradient, source)
+        self.record_parameter_gradient(py, (base, name), gradient, source)
     }
 
     /// A backward pass begins.
@@ -311,9 +320,44 @@ impl Recorder {
         self.record_step_end(py, (what, number), tensors)
     }
 
+    /// The number of a call of a model that has returned in this step, and whether that is in a graph that is being
+    /// captured.
+    fn next_model_call(&self) -> (u64, bool) {
+        self.locked(|state| (state.number(&Arc::from(MODEL_CALL)), state.id.graph().is_some()))
+    }
+
     /// Records which results of calls a model returned, by their place in what it returned.
     fn returned(&self, tensors: &Bound<'_, PyDict>) -> PyResult<()> {
         self.record_returned(tensors)
+    }
+
+    /// Prepares a GPU for the capture of a graph; returns whether graphs are recorded there.
+    fn prepare_for_graph(&self, py: Python<'_>, device: i32) -> PyResult<bool> {
+        let prepared = caught(|| self.prepare_for_graphs(py, device));
+        Ok(self.guarded(py, Of::Beside(GRAPH), prepared)?.unwrap_or(false))
+    }
+
+    /// Records the graph that is being captured on the current stream; returns whether it is recorded.
+    fn begin_graph(&self, py: Python<'_>, device: i32) -> PyResult<bool> {
+        let begun = caught(|| self.begin_captured(py, device));
+        Ok(self.guarded(py, Of::Beside(GRAPH), begun)?.unwrap_or(false))
+    }
+
+    /// Ends the capture of a graph; `None` if it is not recorded.
+    fn end_graph(&self) -> Option<CapturedGraph> {
+        self.end_captured()
+    }
+
+    /// A graph is about to be replayed.
+    fn begin_replay(&self, py: Python<'_>, graph: &CapturedGraph) -> PyResult<()> {
+        let begun = caught(|| self.before_replay(py, graph));
+        self.guarded(py, Of::Beside(GRAPH), begun).map(|_| ())
+    }
+
+    /// A graph was just replayed; returns whether its calls are recorded.
+    fn end_replay(&self, py: Python<'_>, graph: &CapturedGraph) -> PyResult<bool> {
+        let ended = caught(|| self.torch.with_modes_disabled(py, || self.record_replay(py, graph)));
+        Ok(self.guarded(py, Of::Beside(GRAPH), ended)?.unwrap_or(false))
     }
 
     /// Adds a note to the ledger.

@@ -143,6 +143,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="WHERE",
         help="measure tensors on devices: auto (there; default), host (after a copy), torch (all by torch)",
     )
+    add(
+        "--cuda-graphs",
+        action="store_true",
+        default=None,
+        help="record CUDA graphs at each replay: the kernels that measure stay in the graphs",
+    )
     add = made.add_argument_group("task overflow_check").add_argument
     add(
         "--overflow-nums",

@@ -26,6 +26,7 @@ from ulpscope._capture.modules.exchanged_gradients import ExchangedGradients
 from ulpscope._capture.modules.module_registry import ModuleRegistry
 from ulpscope._capture.noise.jitter import Jitter
 from ulpscope._capture.regions.compiled import CompiledRegions
+from ulpscope._capture.regions.cuda_graphs import CudaGraphs
 from ulpscope._capture.regions.graphs import add_graphs
 from ulpscope._capture.regions.tracing import Tracers
 from ulpscope._capture.settings import Settings
@@ -80,6 +81,7 @@ class Installation:
         failures = Failures(recorder.note, settings.strict)
         self._known = ModuleRegistry(recorder, failures, settings, selection.modules)
         self._exchanged = ExchangedGradients(self._known)
+        self._graphs = CudaGraphs(recorder) if settings.cuda_graphs else None
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.installed = False
         # Whether functions of torch are left alone for now, and only custom calls are recorded.
@@ -139,7 +141,7 @@ class Installation:
         wrappers.add_swaps(self._patches, self._recorder, self._known)
         self._tracers = Tracers(self._patches, switch, self._suspended, self._recorder.note)
         self._tracers.add()
-        add_graphs(self._patches, switch, self._recorder.note)
+        add_graphs(self._patches, switch, self._recorder.note, self._graphs)
         add_process_group(self._patches, switch, self._suspended, self._on_rank)
         self._patches.install()
         self._push_modes()

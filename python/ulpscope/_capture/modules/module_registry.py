@@ -81,8 +81,6 @@ class ModuleRegistry:
         self._discovers = False
         self._ends = StepEnds(recorder)
         self._sees_ends = self._has_calls and settings.layout == "msprobe"
-        # How many gradients each parameter has received in this step.
-        self._fired: dict[tuple[str, str], int] = {}
         # Parameters whose gradients have changed since they were recorded as the optimizer gets them.
         self._unexchanged: set[tuple[str, str]] = set()
 
@@ -103,8 +101,7 @@ class ModuleRegistry:
         self._discovered = 0
 
     def next_step(self) -> None:
-        """Restarts the counts of gradients, and checks all parameters again."""
-        self._fired.clear()
+        """Checks all parameters again."""
         self._unexchanged.clear()
         self._outside.clear()
         for address in list(self.modules):
@@ -169,11 +166,9 @@ class ModuleRegistry:
                 with torch._C.DisableTorchFunction():
                     gradient = parameter.grad
                 if gradient is not None:
-                    number = self._fired[base, name]
-                    self._fired[base, name] = number + 1
                     path = base.removeprefix("Module.").rpartition(".")[0]
                     source = f"gradient:{path}.{name}" if path else f"gradient:{name}"
-                    self._recorder.parameter_gradient(base, name, number, gradient, source)
+                    self._recorder.parameter_gradient(base, name, gradient, source)
 
     def _place(self, module: torch.nn.Module) -> None:
         roots = [known for known in self.modules.values() if known.prefix is not None]
@@ -298,12 +293,10 @@ class ModuleRegistry:
 
     def _gradient_hook(self, base: str, name: str) -> Callable[[torch.Tensor], None]:
         def accumulated(parameter: torch.Tensor) -> None:
-            number = self._fired.get((base, name), 0)
-            self._fired[base, name] = number + 1
             self._unexchanged.add((base, name))
             with torch._C.DisableTorchFunction():
                 gradient = parameter.grad
             if gradient is not None:
-                self._recorder.parameter_gradient(base, name, number, gradient)
+                self._recorder.parameter_gradient(base, name, gradient)
 
         return accumulated

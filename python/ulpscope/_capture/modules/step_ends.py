@@ -33,16 +33,18 @@ class StepEnds:
         self._recorder = recorder
         # By number of the call and place: what models returned in this step, and the recorded writes.
         self._returned: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
-        self._calls = 0
         self._records = 0
 
     def returned(self, output: Any) -> None:
         """Records which results a model returned, and those that were written into by then."""
         with torch._C.DisableTorchFunction():
-            results = dict(_tensors(output, str(self._calls)))
-            self._returned.update((path, (weakref.ref(tensor), 0)) for path, tensor in results.items())
+            number, is_in_graph = self._recorder.next_model_call()
+            results = dict(_tensors(output, str(number)))
             self._recorder.returned(results)
-            self._calls += 1
+            if is_in_graph:
+                # Nothing has run. What writes into them later is a call of the graph, or of another step.
+                return
+            self._returned.update((path, (weakref.ref(tensor), 0)) for path, tensor in results.items())
             self._record_returned()
 
     def end_step(self, buffers: Iterable[tuple[str, torch.Tensor]]) -> None:
@@ -71,7 +73,7 @@ class StepEnds:
     def clear(self) -> None:
         """Forgets everything."""
         self._returned.clear()
-        self._calls = self._records = 0
+        self._records = 0
 
     def _record_returned(self) -> None:
         written: dict[str, torch.Tensor] = {}

@@ -1,6 +1,7 @@
-"""Replays of captured graphs (CUDA graphs, and those of other devices) are counted in the ledger.
+"""Replays of captured graphs (CUDA graphs, and those of other devices).
 
-A replay runs everything that was captured, and calls no function of torch: nothing of it can be recorded.
+A replay runs everything that was captured, and calls no function of torch. CUDA graphs are recorded if the user
+asks for it (``cuda_graphs.py``); all other replays are counted in the ledger.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 
 from ulpscope._capture.lifecycle.patches import Patches
 from ulpscope._capture.lifecycle.switch import Switch
+from ulpscope._capture.regions.cuda_graphs import CudaGraphs
 
 _NOTE = "a captured graph was replayed: what runs inside it is not seen"
 
@@ -24,10 +26,15 @@ _DEVICES = ("accelerator", "cuda", "npu", "xpu", "musa", "mlu")
 _METHODS = ("capture_begin", "capture_end", "replay")
 
 
-def add_graphs(patches: Patches, switch: Switch, note: Callable[[str], None]) -> None:
-    """Wraps the replay of every class of graphs."""
+def add_graphs(
+    patches: Patches, switch: Switch, note: Callable[[str], None], recorded: CudaGraphs | None = None
+) -> None:
+    """Wraps the replay of every class of graphs, and the captures of those that are recorded."""
     for owner in _graph_classes():
-        patches.add(owner, "replay", _counted(owner.replay, switch, note))
+        if recorded is not None and owner is vars(torch.cuda).get("CUDAGraph"):
+            recorded.add(patches, owner, switch, lambda: note(_NOTE))
+        else:
+            patches.add(owner, "replay", _counted(owner.replay, switch, note))
 
 
 def _graph_classes() -> Iterator[Any]:

@@ -53,6 +53,7 @@ _OURS = frozenset(
         "jitter",
         "gradients",
         "parameter_gradients",
+        "cuda_graphs",
         "device_statistics",
         "flush_interval",
     }

@@ -70,6 +70,7 @@ class CaptureKeywords(TypedDict, total=False):
     parameter_gradients: bool
     device_statistics: DeviceStatistics
     flush_interval: float
+    cuda_graphs: bool
     overflow_nums: int
     on_overflow: OnOverflow
     check_mode: CheckMode

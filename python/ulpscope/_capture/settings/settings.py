@@ -172,6 +172,8 @@ class Settings:
     """Where tensors on other devices are measured: there, after a copy to the host, or all by torch."""
     flush_interval: float = 0.2
     """How many seconds numbers that have arrived from a device may wait before they are in the journal."""
+    cuda_graphs: bool = False
+    """Whether CUDA graphs are recorded at each replay: the kernels that measure stay in the graphs."""
     overflow_nums: int = 1
     """With task overflow_check: after how many overflows the run, or the check, ends; -1: never."""
     on_overflow: OnOverflow = "raise"
@@ -538,6 +540,7 @@ _CHECKS: dict[str, Callable[[str, object], object]] = {
     "parameter_gradients": flag,
     "device_statistics": one_of(*DEVICE_STATISTICS),
     "flush_interval": _interval,
+    "cuda_graphs": flag,
     "overflow_nums": overflow_limit,
     "on_overflow": one_of(*ON_OVERFLOW),
     "check_mode": one_of(*CHECK_MODES),

@@ -19,6 +19,6 @@ mod values;
 
 pub(in crate::journal) use lines::STACK_FORM;
 pub use lines::{CallLine, Header, LINE_END, RaisedLine, StackForm, StackLine};
-pub use rooms::{Numbers, Ticket};
+pub use rooms::{Numbers, Ticket, add_with_tickets};
 pub use tensors::{Elements, TensorHead, TensorRest, add_shared_with};
 pub use values::{ListText, ObjectText, Plain, Section, push_float, push_int, push_null};

@@ -200,6 +200,20 @@ pub(crate) fn place(parts: &[&[u8]], start: u64) -> (Vec<u8>, Vec<PlacedRoom>) {
     (line, rooms)
 }
 
+/// Appends a text whose rooms are for the tickets of another step: each is raised by that of the first tensor here.
+pub fn add_with_tickets(text: &[u8], first: Ticket, out: &mut Vec<u8>) {
+    let mut rest = text;
+    while let Some(at) = find_mark(rest) {
+        out.extend_from_slice(&rest[..at]);
+        let digits = rest.get(at + 1..at + 1 + DIGITS);
+        if let (Some(ticket), Some(room)) = (digits.map(ticket_of), Room::of_mark(rest[at])) {
+            room.push_mark(Ticket(ticket.0 + first.0), out);
+        }
+        rest = rest.get(at + 1 + DIGITS..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+}
+
 /// The place of the first mark in a text. Checks blocks of bytes with a few instructions each.
 fn find_mark(text: &[u8]) -> Option<usize> {
     let is_mark = |byte: u8| byte.wrapping_sub(1) < Room::ALL.len() as u8;

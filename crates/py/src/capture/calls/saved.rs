@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ulpscope_capture::{OVER_BYTES, State, Written};
+use ulpscope_capture::{OVER_BYTES, State, WITHIN_GRAPH, Written, is_in_graph};
 use ulpscope_dump::CallKind;
 use ulpscope_dump::journal::encode::{CallLine, ObjectText, Section};
 
@@ -37,8 +37,11 @@ impl Recorder {
         if !self.sees_results() {
             return Ok(());
         }
+        let is_in_graph_here = self.locked(|state| state.id.graph().is_some());
         let source = |(path, tensor): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
             let source = self.flow.source(&self.tensor(&tensor))?;
+            // Outside of a graph, what was captured there and not replayed in this step has not been made.
+            let source = source.filter(|source| is_in_graph_here || !is_in_graph(source));
             Ok((path.extract()?, source.map(|source| source.to_string())))
         };
         let results = tensors.iter().map(source).collect::<PyResult<Vec<(String, Option<String>)>>>()?;
@@ -78,7 +81,8 @@ impl Recorder {
     ) -> PyResult<()> {
         let met = self.locked(|state| {
             state.ledger.meet();
-            let why_not = state.take_place();
+            // It has its number already, which would be that of every replay.
+            let why_not = state.id.graph().map(|_| WITHIN_GRAPH).or_else(|| state.take_place());
             if let Some(why) = why_not {
                 state.ledger.skip(why);
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use ulpscope_capture::{Initialised, Plan, StepId};
+use ulpscope_capture::{Initialised, Plan, StepId, is_in_graph};
 use ulpscope_dump::journal::encode::{ListText, ObjectText, Plain, push_null};
 use ulpscope_dump::operators::{ApiName, is_blank, is_of_blank, rearranges};
 
@@ -318,7 +318,7 @@ impl<'a> Walk<'a> {
             push_null(out);
             return Ok(());
         }
-        let source = if self.has_sources {
+        let mut source = if self.has_sources {
             let found = self.recorder.flow.source(&self.recorder.tensor(tensor))?;
             let found = found.filter(|source| !self.recorder.passes.have_changed(|| version(tensor), source));
             Some(found.unwrap_or_else(|| Arc::from("outside")))
@@ -326,6 +326,14 @@ impl<'a> Walk<'a> {
             None
         };
         let is_blank = self.is_blank(tensor, source.as_deref());
+        if let Some(found) = source.as_mut().filter(|_| self.recorder.graphs.are_used()) {
+            match (self.step.graph(), is_in_graph(found)) {
+                (Some(_), false) => *found = self.recorder.graph_argument(tensor, found),
+                // It was captured, and not replayed in this step.
+                (None, true) => *found = Arc::from("outside"),
+                _ => {}
+            }
+        }
         let stem = (self.saves && !is_blank).then(|| match self.path.as_str() {
             "" => [self.call, ".", self.part].concat(),
             path => [self.call, ".", self.part, ".", path].concat(),

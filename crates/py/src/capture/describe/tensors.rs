@@ -28,6 +28,9 @@ const ENDLESS: usize = 1 << 30;
 const NO_DIGEST: &str =
     "an expanded tensor that stands for more than 1 GiB has no digest: use its statistics";
 
+/// Why a tensor has no numbers, as the front says it, too.
+const IN_GRAPH: &str = "inside a captured graph";
+
 /// The ledger's note for such a tensor if elements are wanted.
 const NO_SAMPLE: &str = "the elements of an expanded tensor that stands for more than 1 GiB are not recorded";
 
@@ -150,6 +153,11 @@ impl Describe<'_> {
         }
         if is_plain && self.push_remote(tensor, on_gpu, requires_grad, out)? {
             return Ok(());
+        }
+        if is_plain && self.step.graph().is_some() {
+            // Questions about its elements may end the capture.
+            self.recorder.locked(|state| state.ledger.unread(IN_GRAPH.to_owned()));
+            return self.push_bare(tensor, requires_grad, false, out);
         }
         // A different device or layout, or a tensor class: the front knows where the elements are.
         let found = torch.front.bind(py).call_method1(intern!(py, "tensor"), (tensor,))?;

@@ -25,6 +25,7 @@ use crate::capture::recorder::Recorder;
 const MANY: usize = 64;
 
 /// A tensor that is measured elsewhere.
+#[derive(Clone, Copy)]
 pub(in crate::capture) struct Expected {
     pub(in crate::capture) ticket: Ticket,
     pub(in crate::capture) dtype: DType,

@@ -23,6 +23,29 @@ pub(super) struct GpuBatch {
     pub(super) step: Arc<LateNumbers>,
     pub(super) tensors: Vec<Expected>,
     pub(super) measurement: Measurement,
+    /// Of a replayed graph: whether its results could be taken.
+    pub(super) taken: Option<Arc<Taken>>,
+}
+
+/// Whether the results of a replay were taken before the graph runs again on a different stream.
+#[derive(Default)]
+pub(super) struct Taken {
+    is_lost: AtomicBool,
+    is_done: AtomicBool,
+}
+
+impl Taken {
+    /// The graph is about to run again: results that are not there may be those of the next replay.
+    pub(super) fn lose(&self) {
+        self.is_lost.store(!self.is_done.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Results are there; returns whether they are those of the replay.
+    fn arrive(&self) -> bool {
+        let is_lost = self.is_lost.load(Ordering::SeqCst);
+        self.is_done.store(!is_lost, Ordering::SeqCst);
+        !is_lost
+    }
 }
 
 /// The batches whose numbers have not arrived, oldest first.
@@ -100,7 +123,9 @@ impl GpuArrivals {
         let (mut arrived, mut left) = (Vec::new(), VecDeque::new());
         for batch in batches {
             match batch.measurement.has_arrived() {
-                true => arrived.push(batch),
+                true if batch.taken.as_ref().is_none_or(|taken| taken.arrive()) => arrived.push(batch),
+                // Its tensors stay without numbers, and are counted.
+                true => {}
                 false => left.push_back(batch),
             }
         }

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use ulpscope_capture::StepId;
-use ulpscope_gpu::{Cache, Error, Gpu, GpuTensor, process};
+use ulpscope_gpu::{Cache, Error, Gpu, GpuTensor, Stream, process};
 
 use crate::capture::device::arrivals::{Expected, lock};
 use crate::capture::device::gpu_arrivals::GpuBatch;
+use crate::capture::device::graphs::GraphInCapture;
 use crate::capture::device::queue::{Queued, gpu_of_neighbour};
 use crate::capture::recorder::Recorder;
 use crate::input::{OnGpu, on_gpu};
@@ -47,6 +48,8 @@ impl State {
 pub(super) struct Place {
     found: OnGpu,
     gpu: Arc<Gpu>,
+    /// The graph that the measurement becomes a part of.
+    graph: Option<Arc<GraphInCapture>>,
 }
 
 impl Place {
@@ -54,10 +57,15 @@ impl Place {
         &self.found.tensor
     }
 
-    /// The GPU, if a tensor found there at the same time would be measured in the same order.
-    pub(super) fn gpu_for(&self, other: &OnGpu) -> Option<Arc<Gpu>> {
+    /// The GPU and the graph, if a tensor found there at the same time would be measured in the same order.
+    pub(super) fn gpu_for(&self, other: &OnGpu) -> Option<(Arc<Gpu>, Option<Arc<GraphInCapture>>)> {
         let is_same = self.found.device == other.device && self.found.stream == other.stream;
-        is_same.then(|| Arc::clone(&self.gpu))
+        is_same.then(|| (Arc::clone(&self.gpu), self.graph.clone()))
+    }
+
+    /// Whether it is measured as part of this graph; of none, if there is none.
+    pub(super) fn is_of(&self, graph: Option<&Arc<GraphInCapture>>) -> bool {
+        self.graph.as_ref().map(Arc::as_ptr) == graph.map(Arc::as_ptr)
     }
 }
 
@@ -75,33 +83,45 @@ impl Recorder {
         if !self.recording.plan.measures_by_kernel() || !found.tensor.is_measurable() {
             return Ok(None);
         }
-        if let Some(gpu) = gpu_of_neighbour(&found) {
-            return Ok(Some(Place { found, gpu }));
+        if let Some((gpu, graph)) = gpu_of_neighbour(&found) {
+            return Ok(Some(Place { found, gpu, graph }));
         }
-        let gpu = match self.gpu(py, &found)? {
-            None => return Ok(None),
-            Some(State::Ready(gpu, _)) => gpu,
+        let Some(gpu) = self.ready_gpu(py, found.device, found.stream)? else { return Ok(None) };
+        if !gpu.is_capturing(found.stream) {
+            return Ok(Some(Place { found, gpu, graph: None }));
+        }
+        // Without a graph that is recorded, the front counts tensors inside one that is being captured.
+        let graph = self.graphs.on(&gpu, found.stream);
+        Ok(graph.map(|graph| Place { found, gpu, graph: Some(graph) }))
+    }
+
+    /// A GPU, if our own kernel can be used there.
+    pub(super) fn ready_gpu(
+        &self,
+        py: Python<'_>,
+        device: i32,
+        stream: Stream,
+    ) -> PyResult<Option<Arc<Gpu>>> {
+        match self.gpu(py, device, stream)? {
+            None => Ok(None),
+            Some(State::Ready(gpu, _)) => Ok(Some(gpu)),
             Some(State::Refused(refusal)) => {
                 // Once a step, and not for every tensor.
                 let step = self.locked(|state| state.id);
                 if lock(&refusal.noted).replace(step) != Some(step) {
-                    self.note_refusal(found.device, &refusal.why);
+                    self.note_refusal(device, &refusal.why);
                 }
-                return Ok(None);
+                Ok(None)
             }
-        };
-        // The front counts tensors inside a graph that is being captured.
-        Ok((!gpu.is_capturing(found.stream)).then_some(Place { found, gpu }))
+        }
     }
 
     /// What is known of a GPU. The first time in a process, it is prepared, which may take seconds; but not while a graph
     /// is captured.
-    fn gpu(&self, py: Python<'_>, found: &OnGpu) -> PyResult<Option<State>> {
-        let number = found.device;
+    fn gpu(&self, py: Python<'_>, number: i32, stream: Stream) -> PyResult<Option<State>> {
         if let Some(state) = lock(&self.gpus.known).get(&number) {
             return Ok(Some(state.clone()));
         }
-        let stream = found.stream;
         if py.detach(|| process::is_capturing(number, stream)) {
             return Ok(None);
         }
@@ -120,12 +140,14 @@ impl Recorder {
         let mut refused = Vec::new();
         while let Some((first, place)) = queue.first() {
             let (step, gpu) = (Arc::clone(&first.step), Arc::clone(&place.gpu));
+            let graph = place.graph.clone();
             let (stream, dtype, has_digest) =
                 (place.found.stream, place.found.tensor.dtype, first.expected.has_digest);
             let is_same = |(queued, place): &mut (Queued, Place)| {
                 Arc::ptr_eq(&queued.step, &step)
                     && Arc::ptr_eq(&place.gpu, &gpu)
                     && place.found.stream == stream
+                    && place.is_of(graph.as_ref())
                     && place.found.tensor.dtype == dtype
                     && queued.expected.has_digest == has_digest
             };
@@ -136,6 +158,15 @@ impl Recorder {
                 queued.push_back(one);
                 tensors.push(place.found.tensor);
             }
+            if let Some(graph) = graph {
+                let expected = queued.into_iter().map(|queued| queued.expected).collect();
+                let error = py.detach(|| graph.measure(stream, &tensors, expected, has_digest));
+                if let Some(error) = error {
+                    let note = format!("tensors in a captured graph have no numbers: {error}");
+                    self.locked(|state| state.note_once(&note));
+                }
+                continue;
+            }
             let mut has_waited = false;
             while !queued.is_empty() {
                 let left = &tensors[tensors.len() - queued.len()..];
@@ -145,7 +176,7 @@ impl Recorder {
                     // Its tensors may be freed: memory is used again in the order of the stream.
                     let launched = queued.drain(..measurement.len());
                     let tensors: Vec<Expected> = launched.map(|queued| queued.expected).collect();
-                    let batch = GpuBatch { step: Arc::clone(&step), tensors, measurement };
+                    let batch = GpuBatch { step: Arc::clone(&step), tensors, measurement, taken: None };
                     self.arrivals.add_of_gpu(batch, &self.recording.plan);
                 }
                 match error {

@@ -17,6 +17,7 @@ use ulpscope_tensor::DType;
 
 use crate::capture::device::arrivals::{Batch, Expected};
 use crate::capture::device::gpus::Place;
+use crate::capture::device::graphs::GraphInCapture;
 use crate::capture::recorder::Recorder;
 use crate::input::{Input, OnGpu};
 
@@ -82,6 +83,12 @@ impl Recorder {
     ) -> PyResult<Option<Remote>> {
         let py = tensor.py();
         let place = found.map_or(Ok(None), |found| self.place_on_gpu(py, found))?;
+        let graph = self.graphs.with(&numbers);
+        let is_in_place = place.as_ref().is_none_or(|place| place.is_of(graph.as_ref()));
+        if !is_in_place || place.is_none() && graph.is_some() {
+            // What is not on the stream of the graph runs once, and not in its replays.
+            return Ok(None);
+        }
         let (dtype, printed, shape, has_digest) = match &place {
             Some(place) => {
                 let GpuTensor { dtype, shape, .. } = place.tensor();
@@ -177,7 +184,7 @@ impl Recorder {
 
 /// The GPU of the tensor that was queued last, if this one is on the same stream: both are of one call, and nothing that
 /// was found out for that one has changed.
-pub(super) fn gpu_of_neighbour(found: &OnGpu) -> Option<Arc<Gpu>> {
+pub(super) fn gpu_of_neighbour(found: &OnGpu) -> Option<(Arc<Gpu>, Option<Arc<GraphInCapture>>)> {
     QUEUE.with_borrow(|queue| queue.last()?.1.as_ref()?.gpu_for(found))
 }
 

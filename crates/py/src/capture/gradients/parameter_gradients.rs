@@ -15,12 +15,12 @@ use crate::capture::recorder::Recorder;
 const AFTER_LIMIT: &str = "a parameter's gradient that came after max_bytes was reached";
 
 impl Recorder {
-    /// Records the gradient of a parameter of a module, its `number`th in this step. `source` names what lies in `.grad`
+    /// Records the gradient of a parameter of a module. `source` names what lies in `.grad`
     /// when an optimizer gets it.
     pub(in crate::capture) fn record_parameter_gradient(
         &self,
         py: Python<'_>,
-        (base, name, number): (&str, &str, u64),
+        (base, name): (&str, &str),
         gradient: &Bound<'_, PyAny>,
         source: Option<&str>,
     ) -> PyResult<()> {
@@ -30,6 +30,7 @@ impl Recorder {
         {
             return Ok(());
         }
+        let number = self.locked(|state| state.gradient_number(base, name));
         let call = format!("{base}.parameters_grad.{number}");
         // Gradients of parameters are selected with the backward calls of their module.
         let is_wanted = !self.recording.plan.selects()

@@ -42,6 +42,7 @@ impl Recorder {
             return Ok(());
         }
         self.switch_off_calls();
+        self.abandon_graph();
         let before = self.await_ending(py);
         if let Some(note) = self.unseen_backwards(py) {
             self.locked(|state| state.note(note));
@@ -74,6 +75,7 @@ impl Recorder {
         if !self.is_own_process() {
             return Ok(());
         }
+        self.abandon_graph();
         let flushed = self.flush_gradients(py);
         // Files belong to the step that is current.
         let copied = self.arrivals.copies.write_all(py);
