@@ -10,7 +10,9 @@ use crate::cache::Cache;
 use crate::compiler::Compiler;
 use crate::driver::{Device, Driver, Function, Mapped, Module, Stream};
 use crate::error::Error;
-use crate::launch::{Launch, MAX_RANK, MAX_TENSORS, TAKE, Tensor, function_name, has_function};
+use crate::launch::{
+    FEW_TENSORS, Launch, MAX_RANK, MAX_TENSORS, TAKE, Tensor, function_name, has_function, name_for_few,
+};
 use crate::memory::{GraphMemory, Scratch, Scratches, Slot, Slots};
 use crate::self_check;
 
@@ -85,6 +87,8 @@ pub struct Gpu {
     own_stream: Option<Stream>,
     /// By number of the dtype.
     functions: Vec<Option<Function>>,
+    /// Those for few tensors.
+    for_few: Vec<Option<Function>>,
     /// The kernel that copies results of captured graphs.
     pub(crate) take: Option<Function>,
     pub(crate) slots: Mutex<Slots>,
@@ -107,6 +111,7 @@ impl Gpu {
             module: None,
             own_stream: None,
             functions: Vec::new(),
+            for_few: Vec::new(),
             take: None,
             slots: Mutex::default(),
             scratches: Mutex::default(),
@@ -121,10 +126,13 @@ impl Gpu {
         driver.beside_graphs(device, || {
             gpu.own_stream = Some(driver.new_stream()?);
             let module = gpu.module.insert(driver.load(&code)?);
-            let function = |dtype: DType| {
-                function_name(dtype).ok().map(|name| driver.function(module, &name)).transpose()
+            let functions = |name_of: fn(DType) -> Option<String>| {
+                let names = DType::ALL.into_iter().map(name_of);
+                let found = names.map(|name| name.map(|name| driver.function(module, &name)).transpose());
+                found.collect::<Result<Vec<_>, _>>()
             };
-            gpu.functions = DType::ALL.into_iter().map(function).collect::<Result<_, _>>()?;
+            gpu.functions = functions(|dtype| function_name(dtype).ok())?;
+            gpu.for_few = functions(name_for_few)?;
             gpu.take = Some(driver.function(module, TAKE)?);
             Ok(())
         })?;
@@ -198,8 +206,9 @@ impl Gpu {
         tensors: &[GpuTensor],
         has_digest: bool,
     ) -> Result<Prepared, Error> {
-        let function = self.functions.get(dtype as usize).copied().flatten();
-        let function = function.ok_or(Error::Dtype(dtype))?;
+        let of_dtype = |functions: &[Option<Function>]| functions.get(dtype as usize).copied().flatten();
+        let for_few = of_dtype(&self.for_few).filter(|_| tensors.len() <= FEW_TENSORS);
+        let function = for_few.or_else(|| of_dtype(&self.functions)).ok_or(Error::Dtype(dtype))?;
         let (mut launched, mut measured) = (Vec::new(), Vec::new());
         for tensor in tensors {
             let (prepared, count, repeats) = tensor.prepared(has_digest)?;
@@ -207,7 +216,7 @@ impl Gpu {
             let has_digest = has_digest && !tensor.is_endless();
             measured.push(Measured { dtype, count, repeats, has_digest });
         }
-        Ok(Prepared { function, launched, measured, has_digest })
+        Ok(Prepared { function, is_for_few: for_few.is_some(), launched, measured, has_digest })
     }
 
     /// Launches the kernel, with the addresses of the results.
@@ -223,7 +232,12 @@ impl Gpu {
         };
         let launched: Vec<Tensor> =
             prepared.launched.iter().zip(results).enumerate().map(with_memory).collect();
-        let launch = Launch::new(&launched, prepared.has_digest);
+        let has_digest = prepared.has_digest;
+        if prepared.is_for_few {
+            let launch = Launch::<FEW_TENSORS>::new(&launched, has_digest);
+            return self.driver.launch(prepared.function, stream, launch.blocks(), &launch);
+        }
+        let launch = Launch::<MAX_TENSORS>::new(&launched, has_digest);
         self.driver.launch(prepared.function, stream, launch.blocks(), &launch)
     }
 
@@ -302,6 +316,7 @@ pub(crate) struct Measured {
 /// A launch without the memory that it writes to.
 pub(crate) struct Prepared {
     function: Function,
+    is_for_few: bool,
     launched: Vec<Tensor>,
     pub(crate) measured: Vec<Measured>,
     has_digest: bool,

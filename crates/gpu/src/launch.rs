@@ -8,6 +8,9 @@ use crate::error::Error;
 /// Tensors that one launch measures.
 pub const MAX_TENSORS: usize = 16;
 
+/// Tensors of a launch whose parameter is a quarter as long: the driver takes longer to pass a longer one.
+pub const FEW_TENSORS: usize = 4;
+
 /// Results of a captured graph that one launch copies.
 pub(crate) const MAX_TAKEN: usize = 480;
 
@@ -129,21 +132,18 @@ fn divisor(length: u64) -> (u32, u8) {
 /// The parameter of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Launch {
-    tensors: [Tensor; MAX_TENSORS],
+pub struct Launch<const ROOM: usize = MAX_TENSORS> {
+    tensors: [Tensor; ROOM],
     count: u32,
     has_digest: u32,
 }
 
-impl Launch {
-    /// A launch for up to [`MAX_TENSORS`] tensors of one dtype.
-    pub fn new(tensors: &[Tensor], has_digest: bool) -> Launch {
-        let count = tensors.len().min(MAX_TENSORS);
-        let mut launch = Launch {
-            tensors: [Tensor::default(); MAX_TENSORS],
-            count: count as u32,
-            has_digest: has_digest.into(),
-        };
+impl<const ROOM: usize> Launch<ROOM> {
+    /// A launch for up to `ROOM` tensors of one dtype.
+    pub fn new(tensors: &[Tensor], has_digest: bool) -> Launch<ROOM> {
+        let count = tensors.len().min(ROOM);
+        let mut launch =
+            Launch { tensors: [Tensor::default(); ROOM], count: count as u32, has_digest: has_digest.into() };
         let mut first_block = 0;
         for (place, tensor) in launch.tensors.iter_mut().zip(tensors) {
             *place = Tensor { first_block, ..*tensor };
@@ -185,6 +185,12 @@ pub fn function_name(dtype: DType) -> Result<String, Error> {
         Some(name) => Ok(format!("statistics_{name}")),
         None => Err(Error::Dtype(dtype)),
     }
+}
+
+/// The name of the kernel for [`FEW_TENSORS`] of a dtype, if it has one.
+pub fn name_for_few(dtype: DType) -> Option<String> {
+    let has_one = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    has_one.then(|| function_name(dtype).ok()).flatten().map(|name| name + "_few")
 }
 
 /// Whether there is a kernel for a dtype.

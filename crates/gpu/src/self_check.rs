@@ -10,7 +10,7 @@ use ulpscope_tensor::{DType, NumberKind, View};
 use crate::error::Error;
 use crate::gpu::{Gpu, GpuTensor, Measurement};
 use crate::graph::GraphMeasurement;
-use crate::launch::function_name;
+use crate::launch::{FEW_TENSORS, function_name};
 
 /// Bytes that are measured for each dtype: several blocks, with a last round that is not full.
 const BYTES: usize = (1 << 18) + 48;
@@ -34,6 +34,9 @@ pub(crate) fn run(gpu: &Arc<Gpu>) -> Result<(), Error> {
             }
             let cases = cases(dtype, &bytes);
             check(device, &cases, |tensors| gpu.measure(stream, tensors, true))?;
+            // The kernel for few.
+            let few = |cases: &[Case<'_>]| check(device, cases, |tensors| gpu.measure(stream, tensors, true));
+            cases.chunks(FEW_TENSORS).try_for_each(few)?;
             if dtype != DType::F32 {
                 return Ok(());
             }

@@ -25,6 +25,7 @@ typedef long long i64;
 #define WARP 32u
 #define MAX_RANK 8
 #define MAX_TENSORS 16
+#define FEW_TENSORS 4
 #define MAX_TAKEN 480
 #define GROUP 16u
 
@@ -45,11 +46,15 @@ struct Tensor {
     u32 is_whole;           // each group is 16 bytes in a row, at a multiple of 16
 };
 
-struct Launch {
-    Tensor tensors[MAX_TENSORS];
+template <u32 ROOM>
+struct LaunchOf {
+    Tensor tensors[ROOM];
     u32 count;
     u32 has_digest;
 };
+typedef LaunchOf<MAX_TENSORS> Launch;
+// Most calls have few tensors, and the driver takes longer to pass a longer parameter.
+typedef LaunchOf<FEW_TENSORS> FewLaunch;
 
 struct Result {
     double sum;
@@ -700,8 +705,8 @@ NOT_INLINED void join(Partial<Value>* shared) {
         FOR_EACH_THREAD(thread) join_warp(shared, thread, apart);
 }
 
-template <class Source>
-DEVICE void measure(const Launch& launch, u32 block, Partial<typename Source::Value>* shared, u32* is_last) {
+template <class Source, u32 ROOM>
+DEVICE void measure(const LaunchOf<ROOM>& launch, u32 block, Partial<typename Source::Value>* shared, u32* is_last) {
     typedef typename Source::Value Value;
     u32 number = 0;
     while (number + 1 < launch.count && launch.tensors[number + 1].first_block <= block) number++;
@@ -779,12 +784,14 @@ DEVICE void measure(const Launch& launch, u32 block, Partial<typename Source::Va
     }
 }
 
-#define STATISTICS(name, Source)                                                    \
-    extern "C" GLOBAL void statistics_##name(PARAMETER Launch launch) {             \
+#define KERNEL(name, Source, Parameter)                                             \
+    extern "C" GLOBAL void name(PARAMETER Parameter launch) {                       \
         SHARED Partial<Source::Value> shared[THREADS];                              \
         SHARED u32 is_last;                                                         \
         measure<Source>(launch, blockIdx.x, shared, &is_last);                      \
     }
+#define STATISTICS(name, Source) KERNEL(statistics_##name, Source, Launch)
+#define STATISTICS_OF_FEW(name, Source) KERNEL(statistics_##name##_few, Source, FewLaunch)
 
 STATISTICS(float64, F64)
 STATISTICS(float32, F32)
@@ -806,6 +813,10 @@ STATISTICS(uint64, U64)
 STATISTICS(bool, BOOL)
 STATISTICS(complex64, C64)
 STATISTICS(complex128, C128)
+// Those of which a training step has thousands.
+STATISTICS_OF_FEW(float32, F32)
+STATISTICS_OF_FEW(float16, F16)
+STATISTICS_OF_FEW(bfloat16, BF16)
 
 // Copies results, each with the word that says that the others are there. One block.
 extern "C" GLOBAL void take_results(PARAMETER Taking taking) {

@@ -127,6 +127,30 @@ void* kernel_named(const char* name) {
     return dlsym(dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD), name);
 }
 
+bool is_for_few(void* function) {
+    void (*kernels[])(FewLaunch) = {statistics_float32_few, statistics_float16_few, statistics_bfloat16_few};
+    for (auto kernel : kernels)
+        if (function == (void*)kernel) return true;
+    return false;
+}
+
+template <class Parameter>
+void launch_kernel(void* function, unsigned blocks, void* stream, void* parameter) {
+    Parameter launch = *(const Parameter*)parameter;
+    if (is_idle) {
+        for (unsigned number = 0; number < launch.count; number++)
+            ((Result*)launch.tensors[number].result)->done = 1;
+        return;
+    }
+    enqueue(stream, [=] {
+        for (unsigned block = 0; block < blocks; block++) {
+            blockIdx.x = block;
+            ((void (*)(Parameter))function)(launch);
+        }
+        if (spoils_kernels) ((Result*)launch.tensors[0].result)->zeros += 1;
+    });
+}
+
 }  // namespace
 
 #define CALL(name)                                \
@@ -245,19 +269,10 @@ int cuLaunchKernel(
         enqueue(stream, [=] { take_results(taking); });
         return 0;
     }
-    if (is_idle) {
-        const Launch& idle = *(const Launch*)parameters[0];
-        for (unsigned number = 0; number < idle.count; number++) ((Result*)idle.tensors[number].result)->done = 1;
-        return 0;
-    }
-    Launch launch = *(const Launch*)parameters[0];
-    enqueue(stream, [=] {
-        for (unsigned block = 0; block < blocks; block++) {
-            blockIdx.x = block;
-            ((void (*)(Launch))function)(launch);
-        }
-        if (spoils_kernels) ((Result*)launch.tensors[0].result)->zeros += 1;
-    });
+    if (is_for_few(function))
+        launch_kernel<FewLaunch>(function, blocks, stream, parameters[0]);
+    else
+        launch_kernel<Launch>(function, blocks, stream, parameters[0]);
     return 0;
 }
 
