@@ -23,6 +23,8 @@ if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
 if not posing_gpu.is_possible():
     pytest.skip("needs g++", allow_module_level=True)
 
+import ulpscope  # noqa: E402
+
 HERE = Path(__file__).parent
 
 HEAD = f"""
@@ -128,6 +130,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=Fa
 x, target = torch.randn(8, 4), torch.randn(8, 4)
 data = [(torch.randn(8, 4).numpy(), torch.randn(8, 4).numpy()) for _ in range(5)]
 memory = x.numpy(), target.numpy()
+weight = model[1].fc.weight.detach().numpy()
 def train():
     optimizer.zero_grad(set_to_none=True)
     loss = torch.nn.functional.mse_loss(model(x), target)
@@ -141,70 +144,81 @@ def load(number):
 """
 
 
+TRAIN_STEPS = """
+level, is_graph, planted = sys.argv[2], sys.argv[3] == "graph", int(sys.argv[4])
+where = "auto" if is_graph else "host"
+run = ulpscope.capture(folder, model, level=level, cuda_graphs=True, device_statistics=where)
+run.start()
+load(0)
+train()
+run.step()
+graph = None
+for number in range(1, 4):
+    load(number)
+    if not is_graph:
+        train()
+    else:
+        if graph is None:
+            before = {name: value.clone() for name, value in model.state_dict().items()}
+            held = [state["momentum_buffer"].clone() for state in optimizer.state.values()]
+            graph, loss = captured(train)
+            # Here the program runs while it is captured.
+            model.load_state_dict(before)
+            for state, value in zip(optimizer.state.values(), held):
+                state["momentum_buffer"].copy_(value)
+        if number == planted:
+            weight[0, 0] += 100
+        graph.replay()
+    gpu.wait()
+    run.step()
+run.close()
+"""
+
+
+def trained(folder: Path, level: str, planted: int = 0) -> tuple[Path, Path]:
+    """The dumps of a training whose steps are replays of a graph, and of the same without."""
+    for kind in ("graph", "eager"):
+        script = HEAD + TRAINING + TRAIN_STEPS
+        command = [sys.executable, "-c", script, str(folder / kind / "dump"), level, kind, str(planted)]
+        environment = posing_gpu.environment(folder / kind)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+    return folder / "graph", folder / "eager"
+
+
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 def test_a_training_step_compares_with_the_one_that_runs_without_a_graph(tmp_path, level):
-    program = """
-        level, is_graph = sys.argv[2], sys.argv[3] == "graph"
-        where = "auto" if is_graph else "host"
-        run = ulpscope.capture(folder, model, level=level, cuda_graphs=True, device_statistics=where)
-        run.start()
-        load(0)
-        train()
-        run.step()
-        graph = None
-        for number in range(1, 4):
-            load(number)
-            if not is_graph:
-                train()
-            else:
-                if graph is None:
-                    before = {name: value.clone() for name, value in model.state_dict().items()}
-                    held = [state["momentum_buffer"].clone() for state in optimizer.state.values()]
-                    graph, loss = captured(train)
-                    # Here the program runs while it is captured.
-                    model.load_state_dict(before)
-                    for state, value in zip(optimizer.state.values(), held):
-                        state["momentum_buffer"].copy_(value)
-                graph.replay()
-            gpu.wait()
-            run.step()
-        run.close()
-        """
-    program = TRAINING + textwrap.dedent(program)
-    for kind in ("graph", "eager"):
-        folder = tmp_path / kind
-        command = [sys.executable, "-c", HEAD + program, str(folder / "dump"), level, kind]
-        done = subprocess.run(
-            command, env=posing_gpu.environment(folder), capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
+    one, other = trained(tmp_path, level)
     # In the step with the capture, the model is also reset.
     for step in (2, 3):
-        graph, eager = (calls(tmp_path / kind, step) for kind in ("graph", "eager"))
+        graph, eager = calls(one, step), calls(other, step)
         assert list(graph) == list(eager), step
-        assert ledger(tmp_path / "graph", step)["unread"] == {}
+        assert ledger(one, step)["unread"] == {}
         for name, call in eager.items():
             assert without_numbers(graph[name]) == without_numbers(call), name
-            assert list(numbers_of(graph[name])) == pytest.approx(
-                list(numbers_of(call)), rel=1e-6, nan_ok=True
-            ), name
-        one, other = (ledger(tmp_path / kind, step) for kind in ("graph", "eager"))
-        assert one.get("returned") == other.get("returned")
-        parents = [
-            json.loads((tmp_path / kind / "dump" / f"step{step}" / "rank" / "construct.json").read_text())
-            for kind in ("graph", "eager")
-        ]
-        assert parents[0] == parents[1]
-    for step in (2, 3):
-        sides = [str(tmp_path / kind / "dump" / f"step{step}") for kind in ("graph", "eager")]
-        assert compared(*sides).first_divergence is None
-        assert compared(*sides).partnerless == []
+            close = pytest.approx(list(numbers_of(call)), rel=1e-6, nan_ok=True)
+            assert list(numbers_of(graph[name])) == close, name
+        assert ledger(one, step).get("returned") == ledger(other, step).get("returned")
+        parents = [side / "dump" / f"step{step}" / "rank" / "construct.json" for side in (one, other)]
+        assert parents[0].read_text() == parents[1].read_text()
+        result = compared(one, other, step)
+        assert result.first_divergence is None
+        assert result.partnerless == []
 
 
-def compared(one: str, other: str) -> Any:
-    import ulpscope
+def test_a_wrong_value_between_two_replays_is_named(tmp_path):
+    one, other = trained(tmp_path, "mix", planted=3)
+    assert compared(one, other, 2).first_divergence is None
+    found = compared(one, other, 3).first_divergence
+    assert found is not None
+    assert (found.call, found.entry) == (
+        "Functional.linear.1.forward",
+        "Functional.linear.1.forward.input.1",
+    )
 
-    return ulpscope.compare(one, other)
+
+def compared(one: Path, other: Path, step: int) -> Any:
+    return ulpscope.compare(*(side / "dump" / f"step{step}" for side in (one, other)))
 
 
 STATISTICS = ("Max", "Min", "Mean", "Norm")
