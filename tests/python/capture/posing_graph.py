@@ -1,7 +1,7 @@
 """CUDA graphs of the posing GPU (``posing_gpu.py``).
 
-What the program computes while one is captured runs again at each replay, in the order of the stream, with the
-kernels that were launched in between.
+What the program computes while one is captured runs again at each replay, in the order of the stream, with
+the kernels that were launched in between.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
 import ulpscope  # noqa: E402
 
 pytestmark = pytest.mark.gpu
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 WARM_UPS, STEPS = 3, 7
 
@@ -131,7 +134,8 @@ def close_to_each_other(one: Path, other: Path) -> None:
                 items(graph[name]), items(call), strict=True
             ):
                 assert source == known, (step, name, key)
-                assert found == pytest.approx(expected, rel=1e-4, abs=1e-4), (step, name, key)
+                close = pytest.approx(expected, rel=1e-4, abs=1e-4, nan_ok=True)
+                assert found == close, (step, name, key)
 
 
 def items(value: Any, path: str = "") -> Iterator[tuple[str, list[float], str | None]]:
@@ -158,7 +162,7 @@ def test_a_training_step_in_a_graph_compares_with_the_same_without(tmp_path, lev
     for step in range(STEPS):
         found = ledger(tmp_path / "graph", step)
         assert (found["failed"], found["unread"], found["ended"]) == ({}, {}, None), step
-        assert found["returned"] == ledger(tmp_path / "eager", step)["returned"], step
+        assert found.get("returned") == ledger(tmp_path / "eager", step).get("returned"), step
     (note,) = ledger(tmp_path / "graph", WARM_UPS)["notes"]
     assert "is recorded whenever it is replayed" in note
     assert ledger(tmp_path / "graph", WARM_UPS + 1)["notes"] == []
@@ -179,22 +183,19 @@ def test_level_l2_sees_the_operators_of_a_graph(tmp_path):
 def test_a_wrong_value_between_two_replays_is_named(tmp_path):
     train(tmp_path / "graph", True, planted=STEPS - 2, level="mix")
     train(tmp_path / "eager", False, level="mix")
-    # Up to there the runs agree.
-    for step in range(WARM_UPS, STEPS - 2):
-        result = ulpscope.compare(
-            tmp_path / "graph" / f"step{step}" / "rank", tmp_path / "eager" / f"step{step}" / "rank"
-        )
-        assert result.first_divergence is None, step
-    step = STEPS - 2
-    graph, eager = calls(tmp_path / "graph", step), calls(tmp_path / "eager", step)
+
+    def compared(step: int) -> Any:
+        return ulpscope.compare(*(tmp_path / side / f"step{step}" for side in ("graph", "eager")))
+
+    planted = STEPS - 2
+    for step in range(WARM_UPS, planted):
+        assert compared(step).first_divergence is None, step
     name = "Functional.linear.1.forward"
-    weights = [found[name]["input_args"][1] for found in (graph, eager)]
-    assert weights[0]["Max"] > weights[1]["Max"] + 50
-    result = ulpscope.compare(
-        tmp_path / "graph" / f"step{step}" / "rank", tmp_path / "eager" / f"step{step}" / "rank"
-    )
-    assert result.first_divergence is not None
-    assert "1.fc" in str(result.first_divergence) or "linear.1" in str(result.first_divergence)
+    graph, eager = (calls(tmp_path / side, planted)[name] for side in ("graph", "eager"))
+    assert graph["input_args"][1]["Max"] > eager["input_args"][1]["Max"] + 50
+    found = compared(planted).first_divergence
+    assert found is not None
+    assert (found.call, found.entry) == (name, f"{name}.input.1")
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix", "L2"])
@@ -223,10 +224,11 @@ def keep_busy(x: torch.Tensor) -> None:
 def test_replays_one_after_the_other_have_their_own_numbers_and_nothing_waits(tmp_path, mode):
     x, busy = torch.ones(1000, device="cuda"), torch.ones(4096, 4096, device="cuda") / 64
     keep_busy(busy)
+    x.fill_(1.0)
     torch.cuda.synchronize()
     with ulpscope.capture(tmp_path, digest="mix64", cuda_graphs=True) as run:
-        # In the step before, the kernel may be compiled.
-        torch.sin(x)
+        # Kernels are compiled and loaded in the step before: that may wait for the device.
+        torch.mul(torch.add(x, 1), 2)
         run.step()
         graph, _ = captured(lambda: torch.mul(torch.add(x, 1), 2), capture_error_mode=mode)
         torch.cuda.synchronize()

@@ -1,7 +1,7 @@
 """Replays of captured graphs (CUDA graphs, and those of other devices).
 
-A replay runs everything that was captured, and calls no function of torch. CUDA graphs are recorded if the user
-asks for it (``cuda_graphs.py``); all other replays are counted in the ledger.
+A replay runs everything that was captured, and calls no function of torch. CUDA graphs are recorded if the
+user asks for it (``cuda_graphs.py``); all other replays are counted in the ledger.
 """
 
 from __future__ import annotations
