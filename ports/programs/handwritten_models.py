@@ -8,9 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ports.handwritten.contrastive import Contrastive
 from ports.handwritten.encoders import Bert, Vit
 from ports.handwritten.gpt2 import GPT2
 from ports.handwritten.llama import Llama
+from ports.handwritten.mixture import Mixtral
+from ports.handwritten.selective_scan import Mamba
+from ports.handwritten.text_to_text import TextToText
 from ports.programs.library_models import inputs_of, made, of_tokens, wanted_of
 from ports.programs.program import Program, plain
 
@@ -59,7 +63,72 @@ def vit(config: Any, **options: Any) -> nn.Module:
     )
 
 
-MADE: dict[str, Callable[..., nn.Module]] = {"llama": llama, "gpt2": gpt2, "bert": bert, "vit": vit}
+def mixtral(config: Any) -> nn.Module:
+    return Mixtral(
+        config.vocab_size,
+        config.hidden_size,
+        config.intermediate_size,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.num_key_value_heads,
+        config.num_local_experts,
+        config.num_experts_per_tok,
+        config.rms_norm_eps,
+    )
+
+
+def mamba(config: Any) -> nn.Module:
+    return Mamba(
+        config.vocab_size,
+        config.hidden_size,
+        config.num_hidden_layers,
+        config.intermediate_size,
+        config.state_size,
+        config.time_step_rank,
+        config.conv_kernel,
+        config.layer_norm_epsilon,
+    )
+
+
+def t5_gated(config: Any) -> nn.Module:
+    return TextToText(
+        config.vocab_size,
+        config.d_model,
+        config.d_ff,
+        config.num_layers,
+        config.num_heads,
+        config.d_kv,
+        config.layer_norm_epsilon,
+        config.relative_attention_num_buckets,
+        config.relative_attention_max_distance,
+    )
+
+
+def clip(config: Any) -> nn.Module:
+    text, vision = config.text_config, config.vision_config
+    return Contrastive(
+        text.vocab_size,
+        text.hidden_size,
+        text.intermediate_size,
+        text.num_hidden_layers,
+        text.num_attention_heads,
+        text.max_position_embeddings,
+        vision.patch_size,
+        (vision.image_size // vision.patch_size) ** 2,
+        config.projection_dim,
+    )
+
+
+MADE: dict[str, Callable[..., nn.Module]] = {
+    "llama": llama,
+    "gpt2": gpt2,
+    "bert": bert,
+    "vit": vit,
+    "mixtral": mixtral,
+    "mamba": mamba,
+    "t5_gated": t5_gated,
+    "clip": clip,
+}
 
 
 def build(

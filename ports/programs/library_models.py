@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from ports.programs import batches
 from ports.programs.architectures import ARCHITECTURES, Architecture
+from ports.programs.further_architectures import FURTHER, FURTHER_RENAMED
 from ports.programs.program import Program, Results, plain
-from ports.programs.weights import drawn, fill
+from ports.programs.weights import drawn, fill, fill_experts
 
 # Names of parameters that releases spell differently, as the newer one spells them.
 RENAMED: tuple[tuple[str, str], ...] = (
@@ -36,9 +37,9 @@ RENAMED: tuple[tuple[str, str], ...] = (
 )
 
 
-def canonical(name: str) -> str:
+def canonical(name: str, architecture: str = "") -> str:
     """A parameter's name in the newest release."""
-    for pattern, replacement in RENAMED:
+    for pattern, replacement in (*FURTHER_RENAMED.get(architecture, ()), *RENAMED):
         name = re.sub(pattern, replacement, name)
     return name
 
@@ -49,16 +50,22 @@ def configured(architecture: Architecture, settings: dict[str, Any] | None = Non
 
 
 def made(
-    name: str, attention: str | None = None, settings: dict[str, Any] | None = None
+    name: str,
+    attention: str | None = None,
+    settings: dict[str, Any] | None = None,
+    experts: str | None = None,
 ) -> tuple[nn.Module, Architecture]:
     """A model with its weights."""
-    architecture = ARCHITECTURES[name]
+    architecture = {**ARCHITECTURES, **FURTHER}[name]
     config = configured(architecture, settings)
     kind = getattr(transformers, architecture.model)
     chosen = attention or architecture.attention
     options = {} if chosen is None else {"attn_implementation": chosen}
+    if experts is not None:
+        options["experts_implementation"] = experts
     model: nn.Module = kind._from_config(config, **options)
-    fill(model, canonical)
+    fill(model, lambda parameter: canonical(parameter, name))
+    fill_experts(model)
     tie = getattr(model, "tie_weights", None)
     if tie is not None:
         tie()
@@ -68,10 +75,10 @@ def made(
 def inputs_of(architecture: Architecture, padded: bool | None = None, length: int = 12) -> dict[str, Tensor]:
     """The batch by the names of the model's arguments."""
     kind = architecture.inputs
-    if kind in ("tokens", "masked", "encoder_decoder"):
+    if kind in ("tokens", "words", "masked", "encoder_decoder"):
         ids = batches.tokens(97, length)
         found = {"input_ids": ids}
-        if padded or (padded is None and kind != "tokens"):
+        if padded or (padded is None and kind not in ("tokens", "words")):
             found["attention_mask"] = batches.padding(ids)
         if kind == "encoder_decoder":
             found["decoder_input_ids"] = batches.tokens(97, 9, seed=5)
@@ -83,6 +90,10 @@ def inputs_of(architecture: Architecture, padded: bool | None = None, length: in
         return {"input_ids": ids, "pixel_values": batches.pixels(architecture.size)}
     if kind == "waves":
         return {"input_values": drawn("waves", (2, 800))}
+    if kind == "films":
+        return {"pixel_values": drawn("films", (2, 4, 3, architecture.size, architecture.size))}
+    if kind == "spectrograms":
+        return {"input_values": drawn("spectrograms", (2, 40, 16))}
     if kind == "mels":
         mels = drawn("mels", (2, 16, 40))
         return {"input_features": mels, "decoder_input_ids": batches.tokens(97, 9, seed=5)}
@@ -91,6 +102,9 @@ def inputs_of(architecture: Architecture, padded: bool | None = None, length: in
 
 def output_of(found: Any) -> Tensor:
     """The result that a script looks at."""
+    boxes = getattr(found, "pred_boxes", None)
+    if boxes is not None:
+        return torch.cat([found.logits, boxes], dim=-1)
     for name in ("logits", "logits_per_image", "last_hidden_state"):
         value = getattr(found, name, None)
         if isinstance(value, Tensor):
@@ -108,9 +122,10 @@ def build(
     settings: dict[str, Any] | None = None,
     labels: bool = False,
     length: int = 12,
+    experts: str | None = None,
 ) -> Program:
     """`hf/{architecture}`: one batch through the model of the library."""
-    model, architecture = made(name, attention, settings)
+    model, architecture = made(name, attention, settings, experts)
     inputs = inputs_of(architecture, padded, length)
     if dtype is not None:
         model.to(getattr(torch, dtype))
@@ -160,7 +175,7 @@ def of_tokens(program: Program, mask: Tensor) -> Program:
 
 def wanted_of(architecture: Architecture, inputs: dict[str, Tensor]) -> Tensor | None:
     """Labels for the loss of the script."""
-    if architecture.inputs in ("tokens", "masked") and architecture.per_token:
+    if architecture.inputs in ("tokens", "words", "masked") and architecture.per_token:
         wanted = batches.tokens(97, inputs["input_ids"].shape[1], seed=7)
         mask = inputs.get("attention_mask")
         return wanted if mask is None else wanted.masked_fill(mask == 0, -100)
