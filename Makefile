@@ -180,9 +180,9 @@ faults: setup ## Plant faults in small models; who finds them? (half an hour; AL
 	$(BIN)/python -m faults $(if $(ALL),--all) \
 	  --json target/faults.json --markdown target/faults.md
 
-ports: setup .venv-ports-new/.ready .venv-ports-old/.ready ## Compare real ports, healthy and with bugs, with libraries from PyPI (a quarter of an hour, 5 GB of disk; HELD_OUT=1: the cases kept for the end)
+ports: setup .venv-ports-new/.ready .venv-ports-old/.ready ## Compare real ports, healthy and with bugs, with libraries from PyPI (a quarter of an hour, 5 GB of disk; HELD_OUT=1: the cases kept for the end; UNSEEN=1: those that nobody has seen results of)
 	mkdir -p target
-	$(BIN)/python -m ports $(if $(HELD_OUT),--held-out) --json target/ports.json --markdown target/ports.md
+	$(BIN)/python -m ports $(if $(UNSEEN),--unseen,$(if $(HELD_OUT),--held-out)) --json target/ports.json --markdown target/ports.md
 
 thresholds: setup .venv-ports-new/.ready .venv-ports-old/.ready ## Show what half and twice of each threshold of the verdicts does to the suites (an hour; EVERY=1: all ports, many hours)
 	mkdir -p target

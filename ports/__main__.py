@@ -1,7 +1,8 @@
 """Runs the suite of ports and prints what the comparison says of each.
 
-python -m ports                                  # every case that is not held out
+python -m ports                                  # every case that is neither held out nor unseen
 python -m ports --held-out                       # those that are: run them once, at the end
+python -m ports --unseen                         # cases that nobody has seen results of: once, at the end
 python -m ports --part bugs --case 'bugs/llama/*' --task tensor
 python -m ports --json results.json --markdown table.md
 python -m ports --read results.json              # the tables of an earlier run
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from faults.judges import Msprobe
 from ports.captures import ROOT, Captures
-from ports.cases import cases
+from ports.cases import cases, unseen_cases
 from ports.outcome import Outcome, as_outcomes, as_text, judged
 from ports.runs import Case
 from ports.table import line, markdown
@@ -46,7 +47,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     )
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--held-out", action="store_true", help="the cases that are held out")
-    chosen.add_argument("--everything", action="store_true", help="held out or not")
+    chosen.add_argument("--unseen", action="store_true", help="the cases that nobody has seen results of")
+    chosen.add_argument("--everything", action="store_true", help="held out or not, but not the unseen ones")
     parser.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="cases at a time [default: 1]")
     parser.add_argument(
         "--new", type=Path, default=ROOT / ".venv-ports-new", help="environment with the newest libraries"
@@ -83,8 +85,8 @@ def chosen_cases(options: argparse.Namespace) -> list[Case]:
     """The cases that the options ask for."""
     return [
         case
-        for case in cases()
-        if (options.everything or case.held_out == options.held_out)
+        for case in (unseen_cases() if options.unseen else cases())
+        if (options.unseen or options.everything or case.held_out == options.held_out)
         and options.part in (None, case.part)
         and options.task in (None, case.task)
         and (options.mode is None or case.backward == (options.mode == "backward"))

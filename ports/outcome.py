@@ -33,6 +33,7 @@ class Outcome:
     task: str
     backward: bool
     held_out: bool
+    unseen: bool = False
     exit_code: int | None = None
     place: str | None = None
     """Of a bug: see `ports.scoring`."""
@@ -137,6 +138,7 @@ def judged(case: Case, captures: Captures, check: bool = False, peer: Msprobe | 
         case.task,
         case.backward,
         case.held_out,
+        case.unseen,
     )
     try:
         pair = captured(case, captures)

@@ -76,6 +76,7 @@ class Case:
     tolerance: float = 1e-4
     """Of a healthy port: how much its final results may differ, relatively; low precision is allowed more."""
     held_out: bool = field(default=False, compare=False)
+    unseen: bool = field(default=False, compare=False)
 
     @property
     def full_name(self) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ports.__main__ import main
-from ports.cases import cases
+from ports.cases import cases, unseen_cases
 from ports.dumps import Dump, forward_name, module_path, only_dump
 from ports.edits import EditError, edited, plant, source_path
 from ports.held_out import is_held_out
@@ -207,8 +207,37 @@ def test_a_case_stays_on_its_side_whatever_its_golden_and_capture() -> None:
     assert all(len(side) == 1 for side in sides.values())
 
 
+def test_unseen_cases_are_apart_from_all_others() -> None:
+    unseen = unseen_cases()
+    assert all(case.unseen and not case.held_out for case in unseen)
+    assert not any(case.unseen for case in cases())
+    assert not {case.name for case in unseen} & {case.name for case in cases()}
+    assert len({case.full_name for case in unseen}) == len(unseen)
+
+
+def test_the_unseen_cases_are_many_and_of_further_architectures() -> None:
+    unseen = unseen_cases()
+    healthy = {case.name for case in unseen if case.part == "healthy"}
+    kinds: dict[str, set[str]] = {}
+    for case in unseen:
+        if case.part == "bugs":
+            kinds.setdefault(case.name.partition("@")[0], set()).add(case.kind)
+    assert len(healthy) >= 24
+    assert len(kinds) >= 24
+    assert all("same code" in found for found in kinds.values())
+    assert sum(len(found) > 1 for found in kinds.values()) >= 24
+    architectures = {case.architecture for case in unseen}
+    assert len(architectures) >= 16
+    assert len(architectures - {case.architecture for case in cases()}) >= 10
+    assert {(case.task, case.backward) for case in unseen} == {
+        ("tensor", True),
+        ("tensor", False),
+        ("statistics", True),
+    }
+
+
 def test_every_bug_has_a_place_and_no_healthy_port_has_one() -> None:
-    for case in cases():
+    for case in [*cases(), *unseen_cases()]:
         assert (case.where is not None) == (case.part == "bugs"), case.name
         assert bool(case.target.edits) == (case.part == "bugs"), case.name
         assert not case.golden.edits, case.name
@@ -253,6 +282,25 @@ def test_cases_are_chosen_by_name_part_and_side(capsys: pytest.CaptureFixture[st
     assert len(names) == 12
     with pytest.raises(SystemExit, match="no case has all"):
         main(["--case", "no-such-case"])
+
+
+def test_unseen_cases_are_run_only_when_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    listed: dict[str, set[str]] = {}
+    for option in ("--unseen", "--held-out", "--everything"):
+        assert main(["--list", option]) == 0
+        listed[option] = set(capsys.readouterr().out.split())
+    assert main(["--list"]) == 0
+    development = set(capsys.readouterr().out.split())
+    assert listed["--unseen"] == {case.full_name for case in unseen_cases()}
+    assert listed["--everything"] == development | listed["--held-out"]
+    assert not listed["--unseen"] & listed["--everything"]
+    assert not development & listed["--held-out"]
+
+
+def test_rows_of_earlier_results_are_read() -> None:
+    row = json.loads(as_text([outcome(exit_code=0)]))["cases"][0]
+    del row["unseen"]
+    assert as_outcomes(json.dumps({"cases": [row]})) == [outcome(exit_code=0)]
 
 
 def test_a_worker_answers_what_went_wrong_in_a_run() -> None:
