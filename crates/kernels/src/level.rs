@@ -97,6 +97,19 @@ fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<true>()
 }
 
+/// Aligns the stack frame of the function it is inlined into to cache lines: for loops with more running numbers than
+/// registers. The others are in that frame, which the compiler otherwise aligns to 16 bytes only. Whether half of their
+/// loads and stores touch two lines would then depend on the stack, which differs from run to run. Loops that need few
+/// registers are compiled to worse code with it.
+#[inline(always)]
+pub(crate) fn align_frame() {
+    #[repr(align(64))]
+    struct Line([u8; 64]);
+    let mut line = Line([0; 64]);
+    // It only has to be in the frame; as constants are not, it may change.
+    std::hint::black_box(&mut line.0);
+}
+
 /// `sum + a * b` if the product is exact in f64, like that of two widened f32 (48 bits). Rounding then
 /// happens once in both cases, so the fused instruction gives the same bits as two separate ones.
 #[inline(always)]

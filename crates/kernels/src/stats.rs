@@ -7,7 +7,7 @@ use crate::float_env::DefaultFloatEnv;
 use crate::lanes::{
     ForSource, LANES, Lane, Source, count, each_lane, fold, larger, prefetch, smaller, sum, with_source,
 };
-use crate::level::{Kernel, Level, add_exact_product};
+use crate::level::{Kernel, Level, add_exact_product, align_frame};
 use crate::short::{self, Extrema, RunningExtrema, SHORT_LANES};
 
 /// The results of one pass over a tensor. For complex tensors everything is about the modulus.
@@ -139,6 +139,9 @@ impl<S: Source> Kernel for Span<'_, S> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> Partial<S::Value> {
+        if S::SHORT_INFINITY.is_some() {
+            align_frame();
+        }
         let mut total = Partial::empty();
         for block in self.bytes.chunks(BLOCK * S::SIZE) {
             total = total.merge(measure_block::<S, FMA>(self.source, block));

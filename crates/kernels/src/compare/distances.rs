@@ -4,7 +4,7 @@
 use super::NonFinite;
 use super::errors::BlockErrors;
 use super::exponents::Exponents;
-use super::loops::{Squares, Sums, Wide, WideBlock, ZeroGolden};
+use super::loops::{LargestDifference, SHARE_LIMITS, Squares, Sums, Wide, WideBlock, ZeroGolden};
 use super::narrow::{Maxima, Narrow, NarrowBlock, NarrowErrors, NarrowExponents};
 use super::pair::{Masked, Packed, PairBlock, Quad, Width};
 use super::thresholds::Thresholds;
@@ -26,9 +26,12 @@ pub(super) struct RunningDistances {
     pub(super) zero_golden: u64,
     pub(super) non_finite: NonFinite,
     pub(super) first_mismatch: Option<u64>,
-    /// Estimates of the last block would not have shown that it does not raise a maximum. The next is likely to be of
+    /// Estimates of the last block would not have shown that it does not raise the largest relative error. The next is likely to be of
     /// the same kind, and exact maxima are then cheaper.
     expect_raise: bool,
+    /// The last block with errors had a relative error that is not under the limit of a share: the next is likely to have
+    /// some too, and counting them at once is then cheaper.
+    expect_over_limits: bool,
     /// The last block had zeros in golden: the next is likely to have some too.
     expect_zeros: bool,
 }
@@ -45,6 +48,7 @@ impl RunningDistances {
             non_finite: NonFinite::default(),
             first_mismatch: None,
             expect_raise: true,
+            expect_over_limits: false,
             expect_zeros: false,
         }
     }
@@ -121,7 +125,17 @@ impl RunningDistances {
                 (Some(thresholds), Some(exponents)) => {
                     level.run(NarrowExponents::<S, false> { pairs, thresholds, exponents })
                 }
-                (Some(thresholds), None) => level.run(NarrowErrors::<S, false> { pairs, thresholds }),
+                (Some(thresholds), None) if self.expect_over_limits => {
+                    level.run(NarrowErrors::<S, false, true> { pairs, thresholds })
+                }
+                (Some(thresholds), None) => {
+                    let block = level.run(NarrowErrors::<S, false, false> { pairs, thresholds });
+                    if block.unsure {
+                        level.run(NarrowErrors::<S, false, true> { pairs, thresholds })
+                    } else {
+                        block
+                    }
+                }
                 (None, _) => level.run(Narrow::<S, false> { pairs }),
             };
             if !block.met_zero_golden() {
@@ -132,7 +146,7 @@ impl RunningDistances {
             (Some(thresholds), Some(exponents)) => {
                 level.run(NarrowExponents::<S, true> { pairs, thresholds, exponents })
             }
-            (Some(thresholds), None) => level.run(NarrowErrors::<S, true> { pairs, thresholds }),
+            (Some(thresholds), None) => level.run(NarrowErrors::<S, true, true> { pairs, thresholds }),
             (None, _) => level.run(Narrow::<S, true> { pairs }),
         };
         self.expect_zeros = block.has_zero_golden;
@@ -150,12 +164,18 @@ impl RunningDistances {
         self.add_sums(block.sums);
         let zero_golden = if block.has_zero_golden { level.run(ZeroGolden(pairs)) } else { 0 };
         let maxima = &block.maxima;
-        let is_decided = self.is_decided(maxima);
-        self.expect_raise = !is_decided;
+        let [abs_is_decided, rel_is_decided] = self.are_decided(maxima);
+        self.expect_raise = !rel_is_decided;
+        self.expect_over_limits = maxima.rel_at_most() >= SHARE_LIMITS[0];
         if maxima.exact {
             self.raise_maxima((maxima.abs, maxima.rel), &pairs, start);
         }
-        if (maxima.exact || is_decided) && !block.unsure {
+        if (maxima.exact || rel_is_decided) && !block.unsure {
+            if !(maxima.exact || abs_is_decided) {
+                // Without quotients this takes a fraction of the time of the loop below.
+                let abs = level.run(LargestDifference(pairs));
+                self.raise_maxima((abs, 0.0), &pairs, start);
+            }
             // The lean loop counts a zero golden as a relative error of zero, hence as under every limit.
             self.add_counts(block.under.map(|under| under - zero_golden), zero_golden);
         } else {
@@ -173,8 +193,9 @@ impl RunningDistances {
         }
     }
 
-    /// Whether estimated maxima of a block cannot raise those so far.
-    fn is_decided(&self, maxima: &Maxima) -> bool {
+    /// Whether the estimated maximum of a block's absolute differences cannot raise that so far, and the same of the
+    /// relative ones.
+    fn are_decided(&self, maxima: &Maxima) -> [bool; 2] {
         let cannot_raise = |most: f64, so_far: f64| most == 0.0 || most < so_far;
         let abs = maxima.abs <= self.max_abs && cannot_raise(maxima.rounded_abs_at_most(), self.max_abs);
         let rel = if maxima.ordered && maxima.rel < 0.5 {
@@ -183,7 +204,7 @@ impl RunningDistances {
         } else {
             cannot_raise(maxima.rel_at_most(), self.max_rel)
         };
-        abs && rel
+        [abs, rel]
     }
 
     /// Adds a block of pairs without estimates. Returns the same as [`RunningDistances::add_narrow`].

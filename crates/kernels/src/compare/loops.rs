@@ -2,7 +2,7 @@
 
 use super::pair::{Packed, PairBlock};
 use crate::lanes::{LANES, Lane, Source, count, each_lane, fold, larger, smaller, sum};
-use crate::level::{Kernel, add_exact_product};
+use crate::level::{Kernel, add_exact_product, align_frame};
 
 /// Limits of the relative error for the shares of elements.
 pub(super) const SHARE_LIMITS: [f64; 2] = [1.0 / 1000.0, 5.0 / 1000.0];
@@ -68,6 +68,7 @@ impl<P: PairBlock, const ERRORS: bool> Kernel for Wide<P, ERRORS> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> WideBlock {
+        align_frame();
         let pairs = self.0;
         let mut product = [0.0; LANES];
         let mut target_squares = [0.0; LANES];
@@ -129,5 +130,22 @@ impl<P: PairBlock> Kernel for ZeroGolden<P> {
             |lane, quad| zeros[lane] += u32::from((quad.golden == 0.0) & (quad.target != 0.0)),
         );
         count(zeros)
+    }
+}
+
+/// The largest absolute difference.
+pub(super) struct LargestDifference<P>(pub(super) P);
+
+impl<P: PairBlock> Kernel for LargestDifference<P> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> f64 {
+        let mut max = [0.0; LANES];
+        self.0.each::<FMA>(
+            #[inline(always)]
+            |lane, quad| max[lane] = larger(max[lane], quad.difference),
+        );
+        fold(max, larger)
     }
 }

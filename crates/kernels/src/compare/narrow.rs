@@ -17,8 +17,9 @@ use super::loops::{ErrorSums, SHARE_LIMITS, Sums};
 use super::pair::Packed;
 use super::thresholds::{Estimates, RunningEstimates, Thresholds};
 use super::ulp::{self, UlpDistance};
+use crate::blocks::BLOCK;
 use crate::lanes::{LANES, Lanes, Source, count, each_pair_group, fold, larger, smaller, sum};
-use crate::level::{Kernel, add_exact_product};
+use crate::level::{Kernel, add_exact_product, align_frame};
 
 /// A relative error estimated in f32 (a rounded difference, a rounded quotient) differs by less than this many
 /// units in its last place. Two roundings and that of the limit itself make three.
@@ -104,8 +105,9 @@ pub(super) struct Narrow<'a, S, const ZEROS: bool> {
     pub(super) pairs: Packed<'a, S>,
 }
 
-/// The loop with errors.
-pub(super) struct NarrowErrors<'a, S, const ZEROS: bool> {
+/// The loop with errors. Without `SHARES` it is for a block whose pairs are all likely to be under the limits of the
+/// shares: the largest relative error shows whether they are.
+pub(super) struct NarrowErrors<'a, S, const ZEROS: bool, const SHARES: bool> {
     pub(super) pairs: Packed<'a, S>,
     pub(super) thresholds: Thresholds,
 }
@@ -122,16 +124,18 @@ impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for Narrow<'_, S, ZEROS> 
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> NarrowBlock {
-        measure::<S, FMA, ZEROS, false, false>(self.pairs, Thresholds::none(), &mut [])
+        measure::<S, FMA, ZEROS, false, true, false>(self.pairs, Thresholds::none(), &mut [])
     }
 }
 
-impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for NarrowErrors<'_, S, ZEROS> {
+impl<S: Source<Value = f32>, const ZEROS: bool, const SHARES: bool> Kernel
+    for NarrowErrors<'_, S, ZEROS, SHARES>
+{
     type Output = NarrowBlock;
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> NarrowBlock {
-        measure::<S, FMA, ZEROS, true, false>(self.pairs, self.thresholds, &mut [])
+        measure::<S, FMA, ZEROS, true, SHARES, false>(self.pairs, self.thresholds, &mut [])
     }
 }
 
@@ -140,7 +144,7 @@ impl<S: Source<Value = f32>, const ZEROS: bool> Kernel for NarrowExponents<'_, S
 
     #[inline(always)]
     fn run<const FMA: bool>(self) -> NarrowBlock {
-        measure::<S, FMA, ZEROS, true, true>(self.pairs, self.thresholds, self.exponents)
+        measure::<S, FMA, ZEROS, true, true, true>(self.pairs, self.thresholds, self.exponents)
     }
 }
 
@@ -150,12 +154,14 @@ fn measure<
     const FMA: bool,
     const ZEROS: bool,
     const ERRORS: bool,
+    const SHARES: bool,
     const EXPONENTS: bool,
 >(
     pairs: Packed<'_, S>,
     thresholds: Thresholds,
     exponents: &mut [u8],
 ) -> NarrowBlock {
+    align_frame();
     let short = S::SHORT_INFINITY.is_some();
     // With errors the quotients exist in f64, and maxima come from them; for 32-bit pairs also the shares. Estimated
     // shares of 16-bit pairs are never uncertain.
@@ -177,8 +183,8 @@ fn measure<
     let mut max_abs = Lanes([0u32; LANES]);
     let mut max_rel = Lanes([0u32; LANES]);
     let mut max_ulp = Lanes([0; LANES]);
-    // In halves, so that the sums of a block fit.
-    let mut low_ulp = Lanes([0; LANES]);
+    // Sums of the distances modulo 2^32, and of their upper halves.
+    let mut low_ulp = Lanes([0u32; LANES]);
     let mut high_ulp = Lanes([0; LANES]);
     let mut least_golden = Lanes([INFINITY; LANES]);
     let mut under_0 = Lanes([0u32; LANES]);
@@ -210,7 +216,7 @@ fn measure<
                     sum_rel[lane] += rel;
                     exact_max_abs[lane] = larger(exact_max_abs[lane], abs);
                     exact_max_rel[lane] = larger(exact_max_rel[lane], rel);
-                    if exact_shares {
+                    if exact_shares && SHARES {
                         exact_under_0[lane] += if rel < SHARE_LIMITS[0] { 1.0 } else { 0.0 };
                         exact_under_1[lane] += if rel < SHARE_LIMITS[1] { 1.0 } else { 0.0 };
                     }
@@ -229,7 +235,7 @@ fn measure<
                 if ulp {
                     let apart = ulp::f32_distance(a[lane], b[lane]);
                     max_ulp[lane] = larger(max_ulp[lane], apart);
-                    low_ulp[lane] += apart & 0xffff;
+                    low_ulp[lane] = low_ulp[lane].wrapping_add(apart);
                     high_ulp[lane] += apart >> 16;
                 }
                 if exact_shares {
@@ -238,6 +244,9 @@ fn measure<
                 if estimated {
                     let (abs, golden) = (f32::from_bits(abs), f32::from_bits(divisor));
                     estimates.add::<FMA>(lane, abs, golden);
+                    if !SHARES {
+                        continue;
+                    }
                     // A zero golden has no relative error, and must be under every limit.
                     let abs = if ZEROS && divisor == 0 { -1.0 } else { abs };
                     // Negative if under a limit.
@@ -282,6 +291,11 @@ fn measure<
         Maxima { abs, rel, exact, rounded_abs, ordered: short && rel < 0.5 }
     };
     let pairs_measured = (pairs.golden.len() / S::SIZE) as u64 + filling;
+    let unsure = if ERRORS {
+        !SHARES && maxima.rel >= SHARE_LIMITS[0]
+    } else {
+        !short && fold(nearest.0, smaller) <= 2 * ESTIMATE_ULPS
+    };
     NarrowBlock {
         estimates: if estimated { Some(estimates.finish(pairs_measured, maxima.abs)) } else { None },
         sums: Sums {
@@ -295,16 +309,24 @@ fn measure<
         least_golden: f32::from_bits(least_golden),
         // The padding of the last group agrees; where zeros are not expected it causes a second measurement of the
         // block.
-        under: if exact_shares {
+        under: if !SHARES {
+            [pairs_measured - filling; 2]
+        } else if exact_shares {
             [exact_under_0, exact_under_1].map(|lanes| (sum(lanes.0) as u64).saturating_sub(filling))
         } else {
             [under_0, under_1].map(|lanes| count(lanes.0).saturating_sub(filling))
         },
-        unsure: !short && !exact_shares && fold(nearest.0, smaller) <= 2 * ESTIMATE_ULPS,
+        unsure,
         errors: ErrorSums { abs: sum(sum_abs.0), rel: sum(sum_rel.0) },
-        ulp: UlpDistance {
-            max: fold(max_ulp.0, larger).into(),
-            sum: (count(low_ulp.0) + (count(high_ulp.0) << 16)).into(),
-        },
+        ulp: UlpDistance { max: fold(max_ulp.0, larger).into(), sum: total(low_ulp.0, high_ulp.0).into() },
     }
+}
+
+/// The sum of 32-bit numbers, given in each lane the sum modulo 2^32 and that of the upper halves. What the lower
+/// halves in a lane add is less than 2^32, as a block has few enough of them.
+#[inline(always)]
+fn total(low: [u32; LANES], high: [u32; LANES]) -> u64 {
+    const { assert!(BLOCK / LANES < 1 << 16) }
+    let upper = |lane: usize| u64::from(high[lane]) << 16;
+    (0..LANES).map(|lane| upper(lane) + u64::from(low[lane].wrapping_sub(upper(lane) as u32))).sum()
 }
