@@ -19,7 +19,6 @@ mod captured_graphs;
 mod changes;
 mod flow;
 mod gradient_counts;
-mod graph;
 mod ledger;
 mod limits;
 pub mod modules;
@@ -38,10 +37,9 @@ pub use backward_names::{aged_backward_name, backward_name};
 pub use blanks::Initialised;
 pub use buffers::Buffer;
 pub use call_record::{CallRecord, Kind};
-pub use captured_graphs::IsHere;
+pub use captured_graphs::{AtReplay, GraphCalls, GraphNumber, IsHere, Replayed, is_in_graph};
 pub use changes::{Changes, Storage};
 pub use flow::{Flow, FlowNote, Forgotten, TensorObject};
-pub use graph::{AtReplay, GraphCalls, GraphNumber, Replayed, is_in_graph};
 pub use ledger::{
     ACROSS_GRAPH, IN_REPEATED, METADATA, NOT_ARRIVED, NOT_SELECTED, ON_DEVICE, ORIGIN_UNKNOWN, OUTSIDE,
     OVER_BYTES, OVER_CALLS, PASSED_INFINITY, PASSED_NAN, RESULTS_OVER_BYTES, SATURATED, StepLedger,

@@ -428,6 +428,7 @@ impl Plan {
         self.task == "statistics"
             && self.measures_by_kernel()
             && self.tensor_list.is_empty()
+            && self.call.is_none()
             && !self.has_scope()
             && !self.has_list()
     }

@@ -9,8 +9,7 @@ use ulpscope_dump::journal::encode::{CallLine, LINE_END, ListText, ObjectText, S
 
 use crate::buffers::Buffer;
 use crate::call_record::{CallRecord, Kind};
-use crate::captured_graphs::{Graphs, IsHere};
-use crate::graph::{AtReplay, GraphCalls, Replayed};
+use crate::captured_graphs::{AtReplay, CapturedGraphs, GraphCalls, IsHere, Replayed};
 use crate::ledger::{IN_REPEATED, NOT_SELECTED, OVER_BYTES, RESULTS_OVER_BYTES};
 use crate::limits::is_no_room;
 use crate::modules::ModuleLevel;
@@ -24,7 +23,7 @@ const OVERTAKEN: &str = "a call that began in an earlier step ended in this one:
                          gradients are recorded";
 
 /// Why the calls of a graph are lost.
-const ABANDONED: &str = "its capture failed, or the step ended during it";
+const ABANDONED: &str = "its capture failed, or during it the step ended or another capture began";
 
 /// Why a call and its backward call are not recorded; `None` if they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +45,13 @@ pub struct Recording {
     /// What is selected.
     pub plan: Plan,
     state: Mutex<State>,
-    graphs: Graphs,
+    graphs: CapturedGraphs,
 }
 
 impl Recording {
     /// Nothing is recorded before the state has a folder.
     pub fn new(plan: Plan) -> Recording {
-        Recording { state: Mutex::new(State::new(plan.limits)), graphs: Graphs::default(), plan }
+        Recording { state: Mutex::new(State::new(plan.limits)), graphs: CapturedGraphs::default(), plan }
     }
 
     /// Runs `with` on the state; on that of a graph, if this thread captures one. It must not run code of the program.
@@ -108,8 +107,8 @@ impl Recording {
         self.graphs.end()
     }
 
-    /// Ends the capture of a graph whose calls will not be recorded, if there is one: the step ends meanwhile, or the
-    /// capture has failed.
+    /// Ends the capture of a graph whose calls will not be recorded, if there is one: the step ends meanwhile, another
+    /// capture begins, or this one has failed.
     pub fn abandon_graph(&self) {
         if let Some(calls) = self.graphs.end() {
             self.locked_outside(|state| {

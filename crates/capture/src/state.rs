@@ -15,10 +15,10 @@ use ulpscope_dump::journal::encode::{Header, StackLine};
 use ulpscope_dump::writer::{DATA_FOLDER, Fingerprint, Journal, LateNumbers, SavedTensor, TensorStore};
 use ulpscope_formats::{Error, Fault, Tensor};
 
-use crate::gradient_counts::GradientCounts;
-use crate::graph::{
+use crate::captured_graphs::{
     AtReplay, FirstNumbers, GraphCalls, GraphLines, GraphNumber, GraphTotals, Numbers, Replayed, Replays,
 };
+use crate::gradient_counts::GradientCounts;
 use crate::ledger::{NOT_ARRIVED, OVER_BYTES, StepLedger};
 use crate::limits::{Limits, is_no_room};
 use crate::overflow::StepOverflows;

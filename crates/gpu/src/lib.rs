@@ -17,7 +17,7 @@ mod compiler;
 mod driver;
 mod error;
 mod gpu;
-mod graph;
+mod graph_measurement;
 mod launch;
 mod memory;
 pub mod process;
@@ -28,7 +28,7 @@ pub use compiler::Compiler;
 pub use driver::{Driver, Stream};
 pub use error::Error;
 pub use gpu::{Gpu, GpuTensor, Measurement};
-pub use graph::GraphMeasurement;
+pub use graph_measurement::GraphMeasurement;
 pub use launch::{Launch, MAX_TENSORS, Outcome, PARTIAL_BYTES, Tensor, function_name};
 
 /// The kernel, for NVRTC.

@@ -9,7 +9,7 @@ use ulpscope_tensor::{DType, NumberKind, View};
 
 use crate::error::Error;
 use crate::gpu::{Gpu, GpuTensor, Measurement};
-use crate::graph::GraphMeasurement;
+use crate::graph_measurement::GraphMeasurement;
 use crate::launch::{FEW_TENSORS, function_name};
 
 /// Bytes that are measured for each dtype: several blocks, with a last round that is not full.

@@ -6,6 +6,7 @@ the kernels that were launched in between.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ class Graph:
     """As ``torch.cuda.CUDAGraph``."""
 
     gpu: posing_gpu.Gpu
+    # Whether a replay is over when it returns: what the program does on the host does not wait for it.
+    waits = False
 
     def __init__(self) -> None:
         self._graph = 0
@@ -41,6 +44,8 @@ class Graph:
     def replay(self, stream: int = STREAM) -> None:
         """Runs it."""
         self.gpu.replay(self._graph, stream)
+        if self.waits:
+            self.gpu.wait()
 
 
 def use(gpu: posing_gpu.Gpu) -> None:
@@ -49,6 +54,18 @@ def use(gpu: posing_gpu.Gpu) -> None:
     torch.cuda.CUDAGraph = Graph  # type: ignore[assignment, misc]
     torch.cuda.current_device = lambda: 0
     gpu.use_stream(STREAM)
+
+
+def use_with_torch(gpu: posing_gpu.Gpu) -> None:
+    """The same for ``torch.cuda.graph`` and ``make_graphed_callables``, with all their work on one stream."""
+    use(gpu)
+    Graph.waits = True
+    cuda: Any = torch.cuda
+    cuda.synchronize = gpu.wait
+    cuda.empty_cache = torch._C._host_emptyCache = lambda: None
+    cuda.Stream = object
+    cuda.stream = contextlib.nullcontext
+    torch.cuda.graphs.graph_pool_handle = lambda: (0, 1)
 
 
 class _Program(TorchDispatchMode):

@@ -436,7 +436,8 @@ def test_a_step_that_ends_during_a_capture_counts_its_calls(tmp_path):
         """
     run(tmp_path, program)
     assert ledger(tmp_path)["notes"] == [
-        "a captured graph of 1 calls is not recorded: its capture failed, or the step ended during it"
+        "a captured graph of 1 calls is not recorded: its capture failed, "
+        "or during it the step ended or another capture began"
     ]
     assert list(calls(tmp_path, 1)) == ["Torch.cos.0.forward"]
     assert "a captured graph was replayed: what runs inside it is not seen" in ledger(tmp_path, 1)["notes"]
@@ -468,7 +469,9 @@ def test_what_fails_during_a_capture_leaves_tensors_without_numbers(tmp_path, fu
     assert any(function in note for note in counted["notes"])
 
 
-@pytest.mark.parametrize("settings", ["{'digest': 'md5'}", "{'task': 'tensor'}", "{'list': ['sin']}", "{}"])
+@pytest.mark.parametrize(
+    "settings", ["{'digest': 'md5'}", "{'task': 'tensor'}", "{'list': ['sin']}", "{'call': 'Torch.*'}", "{}"]
+)
 def test_what_cannot_be_recorded_is_counted(tmp_path, settings):
     program = """
         x = torch.ones(5)
@@ -487,3 +490,103 @@ def test_what_cannot_be_recorded_is_counted(tmp_path, settings):
     notes = ledger(tmp_path)["notes"]
     assert "a captured graph was replayed: what runs inside it is not seen" in notes
     assert any("is not recorded: that needs" in note for note in notes) == (settings != "{}")
+
+
+def test_graphed_callables_of_torch(tmp_path):
+    """The module has the call of the program, and within it that of the graph."""
+    program = """
+        posing_graph.use_with_torch(gpu)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+        sample = torch.ones(2, 3, requires_grad=True)
+        with ulpscope.capture(folder, torch.nn.Sequential(model), level="mix", cuda_graphs=True) as run:
+            graphed = torch.cuda.make_graphed_callables(model, (sample,))
+            gpu.wait()
+            run.step()
+            for number in (1.0, 2.0):
+                x = torch.full((2, 3), number, requires_grad=True)
+                graphed(x).sum().backward()
+                gpu.wait()
+                run.step()
+        """
+    run(tmp_path, program)
+    for step in (1, 2):
+        found, counted = calls(tmp_path, step), ledger(tmp_path, step)
+        linear = [name for name in found if name.startswith("Functional.linear")]
+        assert sorted(linear) == [
+            f"Functional.linear.{n}.{way}" for n in (0, 1) for way in ("backward", "forward")
+        ]
+        assert found["Functional.linear.0.forward"]["input_args"][0]["Max"] == float(step)
+        sequential = [name for name in found if name.startswith("Module.0.Sequential.forward.")]
+        assert sequential == ["Module.0.Sequential.forward.1", "Module.0.Sequential.forward.0"]
+        assert (counted["unread"], counted["failed"]) == ({}, {})
+        assert counted["seen"] == counted["recorded"] + sum(counted["skipped"].values())
+
+
+def test_the_context_of_torch_and_a_capture_that_raises(tmp_path):
+    program = """
+        posing_graph.use_with_torch(gpu)
+        x = torch.ones(5)
+        with ulpscope.capture(folder, cuda_graphs=True):
+            first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+            try:
+                with torch.cuda.graph(first):
+                    torch.sin(x)
+                    raise ValueError
+            except ValueError:
+                pass
+            with torch.cuda.graph(second):
+                y = torch.add(x, 1)
+            second.replay()
+            first.replay()
+            second.replay()
+        """
+    run(tmp_path, program)
+    names = ["Torch.add.0.forward", "Torch.sin.0.forward", "Torch.add.1.forward"]
+    assert list(calls(tmp_path)) == names
+    assert ledger(tmp_path)["unread"] == {}
+
+
+def test_two_graphs_that_are_replayed_on_two_streams_at_once(tmp_path):
+    program = """
+        x, z = torch.ones(5), torch.ones(5)
+        with ulpscope.capture(folder, cuda_graphs=True):
+            one, _ = captured(lambda: torch.add(x, 1))
+            other, _ = captured(lambda: torch.mul(z, 3))
+            gpu.pause(True)
+            for number in range(5):
+                gpu.use_stream(posing_graph.STREAM)
+                change(x, float(number))
+                one.replay()
+                gpu.use_stream(128)
+                gpu.run(lambda number=number: z.data.fill_(number), 128)
+                other.replay(128)
+            gpu.pause(False)
+            gpu.wait()
+        """
+    run(tmp_path, program)
+    found = calls(tmp_path)
+    assert outputs(found, "Torch.add") == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert outputs(found, "Torch.mul") == [0.0, 3.0, 6.0, 9.0, 12.0]
+
+
+def test_a_capture_that_begins_during_another_leaves_the_first_to_the_program(tmp_path):
+    program = """
+        x = torch.ones(5)
+        with ulpscope.capture(folder, cuda_graphs=True):
+            first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+            first.capture_begin()
+            torch.sin(x)
+            gpu.end_graph(posing_graph.STREAM)
+            first._program.__exit__(None, None, None)
+            second.capture_begin()
+            torch.add(x, 1)
+            second.capture_end()
+            second.replay()
+            gpu.wait()
+        """
+    run(tmp_path, program)
+    assert list(calls(tmp_path)) == ["Torch.add.0.forward"]
+    assert ledger(tmp_path)["notes"][0] == (
+        "a captured graph of 1 calls is not recorded: its capture failed, "
+        "or during it the step ended or another capture began"
+    )

@@ -36,7 +36,7 @@ const VALUES: [(&str, &[&str]); 9] = [
 pub(super) type PythonOption = (&'static str, Option<&'static str>, &'static str);
 
 /// Names, values and help texts.
-const OPTIONS: [PythonOption; 30] = [
+const OPTIONS: [PythonOption; 31] = [
     ("level", Some("L"), "L0 modules, L1 API calls (default), mix both, L2 every aten operator"),
     (
         "task",
@@ -70,6 +70,7 @@ const OPTIONS: [PythonOption; 30] = [
         Some("WHERE"),
         "measure tensors on devices: auto (there; default), host (after a copy), torch (all by torch)",
     ),
+    ("cuda-graphs", None, "record CUDA graphs at each replay: the kernels that measure stay in the graphs"),
     ("overflow-nums", Some("N"), "end the run at the N-th overflow (default: 1; -1: never)"),
     (
         "on-overflow",

@@ -30,7 +30,7 @@ mod recorder;
 mod torch_api;
 
 pub(crate) use calls::open_calls::OpenCall;
-pub(crate) use device::graphs::CapturedGraph;
+pub(crate) use device::captured_graphs::CapturedGraph;
 pub(crate) use gradients::node_hooks::HookPlacer;
 pub(crate) use python_objects::ask;
 pub(crate) use recorder::Recorder;

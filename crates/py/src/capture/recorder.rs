@@ -23,8 +23,8 @@ use crate::capture::calls::module_calls::end_module;
 use crate::capture::calls::open_calls::OpenCall;
 use crate::capture::describe::items::MAX_DEPTH;
 use crate::capture::device::arrivals::Arrivals;
+use crate::capture::device::captured_graphs::{CapturedGraph, DeviceGraphs};
 use crate::capture::device::gpus::Gpus;
-use crate::capture::device::graphs::{CapturedGraph, Graphs};
 use crate::capture::gradients::node_hooks::Hooks;
 use crate::capture::lifecycle::ending::Ending;
 use crate::capture::lifecycle::failures::{Of, caught};
@@ -61,7 +61,7 @@ pub(crate) struct Recorder {
     /// The GPUs whose tensors our own kernel measures.
     pub(in crate::capture) gpus: Gpus,
     /// The graphs that the program captures.
-    pub(in crate::capture) graphs: Graphs,
+    pub(in crate::capture) graphs: DeviceGraphs,
     /// The step that a thread is ending.
     pub(in crate::capture) ending: Mutex<Option<Ending>>,
     /// Messages reported to the user.
@@ -98,7 +98,7 @@ impl Recorder {
             overflow: OverflowMemory::new(&plan, has_flag),
             recording: Arc::new(Recording::new(plan)),
             gpus: Gpus::default(),
-            graphs: Graphs::default(),
+            graphs: DeviceGraphs::default(),
             ending: Mutex::default(),
             told: Mutex::default(),
             is_on: AtomicBool::new(false),
@@ -168,8 +168,14 @@ impl Recorder {
         Ok(begun.map(OpenCall::new))
     }
 
-    /// Ends a call that was begun.
-    fn end(slf: &Bound<'_, Recorder>, call: &OpenCall, output: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Ends a call that was begun. Parameters are given if the call uses them without getting them as arguments.
+    #[pyo3(signature = (call, output, parameters = None))]
+    fn end(
+        slf: &Bound<'_, Recorder>,
+        call: &OpenCall,
+        output: &Bound<'_, PyAny>,
+        parameters: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
         let recorder = slf.get();
         let Some(begun) = call.take() else { return Ok(()) };
         if !recorder.is_collecting() {
@@ -178,7 +184,7 @@ impl Recorder {
         let of = begun.of();
         let ended = recorder.torch.with_modes_disabled(slf.py(), || {
             recorder.note_in_place(&begun, output)?;
-            recorder.end_call(slf, begun, output, None, None, &|_| false)
+            recorder.end_call(slf, begun, output, parameters, None, &|_| false)
         });
         recorder.guarded(slf.py(), of.borrowed(), ended)?;
         recorder.end_run()
@@ -248,6 +254,11 @@ impl Recorder {
         modules::is_outermost(self.address())
     }
 
+    /// The call of the innermost module that this thread is in.
+    fn innermost_module(&self) -> Option<String> {
+        modules::innermost(self.address()).map(|level| level.name.to_string())
+    }
+
     /// Enters a module; `None` for the model itself, and for a module outside of the model, which is counted.
     #[pyo3(signature = (module, args, kwargs))]
     fn enter_module(
@@ -260,14 +271,16 @@ impl Recorder {
         Ok(begun.map(OpenCall::new))
     }
 
-    /// Leaves a module.
+    /// Leaves a module. Parameters are given if they are not only its own.
+    #[pyo3(signature = (call, module, output, parameters = None))]
     fn leave_module(
         slf: &Bound<'_, Recorder>,
         call: &OpenCall,
         module: &Bound<'_, PyAny>,
         output: &Bound<'_, PyAny>,
+        parameters: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        call.take().map_or(Ok(()), |begun| end_module(slf, begun, module, output))
+        call.take().map_or(Ok(()), |begun| end_module(slf, begun, module, output, parameters))
     }
 
     /// Records the current gradient of a module's parameter. `source` is given if it is what

@@ -23,7 +23,8 @@ from ulpscope._core import CapturedGraph, Recorder
 
 _NOT_RECORDED = (
     "a CUDA graph was captured and is not recorded: that needs a GPU on which Ulpscope's kernel measures, "
-    "task statistics, no digest but mix64, and neither scope, list nor tensor_list"
+    "task statistics, device_statistics auto, no digest but mix64, and none of sample, scope, list, call and "
+    "tensor_list"
 )
 
 _FAILED = "the capture of a CUDA graph failed: its calls are not recorded"

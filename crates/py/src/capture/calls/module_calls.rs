@@ -95,12 +95,13 @@ impl Recorder {
     }
 }
 
-/// Leaves a module.
+/// Leaves a module, whose own parameters are recorded if no others are given.
 pub(in crate::capture) fn end_module(
     slf: &Bound<'_, Recorder>,
     mut begun: CallInProgress,
     module: &Bound<'_, PyAny>,
     output: &Bound<'_, PyAny>,
+    parameters: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
     let py = slf.py();
     let recorder = slf.get();
@@ -111,8 +112,11 @@ pub(in crate::capture) fn end_module(
     let of = begun.of();
     let unchanged = begun.unchanged();
     let ended = recorder.torch.with_modes_disabled(py, || {
-        let parameters = recorder.guarded(py, Of::Beside(&begun.name), own_parameters(module))?;
-        recorder.end_call(slf, begun, output, parameters.as_ref(), None, &unchanged)
+        let own = match parameters {
+            Some(_) => None,
+            None => recorder.guarded(py, Of::Beside(&begun.name), own_parameters(module))?,
+        };
+        recorder.end_call(slf, begun, output, parameters.or(own.as_ref()), None, &unchanged)
     });
     recorder.guarded(py, of.borrowed(), ended)?;
     recorder.end_run()

@@ -10,8 +10,8 @@ use ulpscope_capture::StepId;
 use ulpscope_gpu::{Cache, Error, Gpu, GpuTensor, Stream, process};
 
 use crate::capture::device::arrivals::{Expected, lock};
+use crate::capture::device::captured_graphs::GraphInCapture;
 use crate::capture::device::gpu_arrivals::GpuBatch;
-use crate::capture::device::graphs::GraphInCapture;
 use crate::capture::device::queue::{Queued, gpu_of_neighbour};
 use crate::capture::recorder::Recorder;
 use crate::input::{OnGpu, on_gpu};

@@ -11,16 +11,16 @@
 //! Tensors that get files are copied, in the same order, and measured and written on the host when they have arrived
 //! (`copies`).
 //!
-//! Tensors in a graph that is being captured are measured whenever it is replayed (`graphs`).
+//! Tensors in a graph that is being captured are measured whenever it is replayed (`captured_graphs`).
 //!
 //! The program never waits for numbers before its step is over. Later changes of a tensor do not matter: the device
 //! measures in the order in which it was asked.
 
 pub(super) mod arrivals;
+pub(super) mod captured_graphs;
 pub(super) mod copies;
 mod gpu_arrivals;
 pub(super) mod gpus;
-pub(super) mod graphs;
 pub(super) mod one_thread;
 mod poller;
 pub(super) mod queue;

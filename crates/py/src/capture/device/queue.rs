@@ -16,8 +16,8 @@ use ulpscope_kernels::{DigestKind, Threads, digest, stats};
 use ulpscope_tensor::DType;
 
 use crate::capture::device::arrivals::{Batch, Expected};
+use crate::capture::device::captured_graphs::GraphInCapture;
 use crate::capture::device::gpus::Place;
-use crate::capture::device::graphs::GraphInCapture;
 use crate::capture::recorder::Recorder;
 use crate::input::{Input, OnGpu};
 

@@ -28,7 +28,7 @@ const OUTSIDE: &str = "outside";
 
 /// The graphs of a recording.
 #[derive(Default)]
-pub(in crate::capture) struct Graphs {
+pub(in crate::capture) struct DeviceGraphs {
     current: Mutex<Option<Arc<GraphInCapture>>>,
     is_used: AtomicBool,
 }
@@ -89,7 +89,7 @@ pub(crate) struct CapturedGraph {
     last: Mutex<Option<(Stream, Arc<Taken>)>>,
 }
 
-impl Graphs {
+impl DeviceGraphs {
     /// Whether one has been captured.
     pub(in crate::capture) fn are_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)

@@ -1,21 +1,40 @@
-//! The graph that is being captured, with a state of its own, and the latest replays of all graphs.
+//! Calls that are recorded while a graph is captured, and written whenever it is replayed.
+//!
+//! ```text
+//! capture: calls ──► Recording ──► the graph's own State ──► GraphLines ──► GraphCalls
+//! replay:  GraphCalls + numbers, ids, tickets, sources of the current step ──► its journal
+//! ```
+//! While a graph is captured nothing runs. So nothing of it belongs to the step, and its calls have no numbers yet.
+
+mod calls;
+mod lines;
+mod names;
+mod pieces;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::graph::{GraphCalls, GraphNumber, Replays};
+pub use calls::{GraphCalls, Replayed};
+pub use names::{GraphNumber, is_in_graph};
+pub use pieces::AtReplay;
+
+pub(crate) use calls::GraphTotals;
+pub(crate) use lines::GraphLines;
+pub(crate) use names::{Numbers, Replays};
+pub(crate) use pieces::FirstNumbers;
+
 use crate::state::{State, StepId};
 
 /// Whether what this thread does now goes into the graph that is being captured.
 pub type IsHere = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// A graph that is being captured.
-pub(crate) struct CapturedGraph {
+pub(crate) struct GraphCapture {
     is_here: IsHere,
     state: Mutex<State>,
 }
 
-impl CapturedGraph {
+impl GraphCapture {
     pub(crate) fn locked<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
         with(&mut lock(&self.state))
     }
@@ -23,22 +42,22 @@ impl CapturedGraph {
 
 /// The graphs of a run. One is captured at a time.
 #[derive(Default)]
-pub(crate) struct Graphs {
+pub(crate) struct CapturedGraphs {
     /// Whether there is one: each call asks.
     is_capturing: AtomicBool,
-    captured: Mutex<Option<Arc<CapturedGraph>>>,
+    captured: Mutex<Option<Arc<GraphCapture>>>,
     count: AtomicU32,
     replays: Mutex<Replays>,
 }
 
-impl Graphs {
+impl CapturedGraphs {
     /// The graph that is being captured.
-    pub(crate) fn captured(&self) -> Option<Arc<CapturedGraph>> {
+    pub(crate) fn captured(&self) -> Option<Arc<GraphCapture>> {
         if self.is_capturing.load(Ordering::Relaxed) { lock(&self.captured).clone() } else { None }
     }
 
     /// The graph, if what this thread does goes there.
-    pub(crate) fn of_this_thread(&self) -> Option<Arc<CapturedGraph>> {
+    pub(crate) fn of_this_thread(&self) -> Option<Arc<GraphCapture>> {
         self.captured().filter(|graph| (graph.is_here)())
     }
 
@@ -46,7 +65,7 @@ impl Graphs {
         let graph = GraphNumber(self.count.fetch_add(1, Ordering::Relaxed) + 1);
         let state = outside.of_graph(graph);
         let step = state.id;
-        *lock(&self.captured) = Some(Arc::new(CapturedGraph { is_here, state: Mutex::new(state) }));
+        *lock(&self.captured) = Some(Arc::new(GraphCapture { is_here, state: Mutex::new(state) }));
         self.is_capturing.store(true, Ordering::Relaxed);
         step
     }
