@@ -12,6 +12,11 @@ import ulpscope
 from captured import Captured
 
 NOTE = "a compiled region was entered: what runs inside it is not seen"
+RECORDED = "a compiled region was entered: it is recorded as one call, and what runs inside it is not seen"
+OVERTAKEN = (
+    "a call that began in an earlier step ended in this one: neither its output nor its "
+    "gradients are recorded"
+)
 
 
 def program(step: Any) -> tuple[list[torch.Tensor], list[str]]:
@@ -56,4 +61,9 @@ def test_steps_within_a_compiled_region(tmp_path: Path, level: str, steps: list[
         captured = Captured(tmp_path, step)
         # The last begins inside, and what follows the region is in it.
         assert any("cos" in name for name in captured.calls) == (step == 5)
-        assert captured.ledger["notes"] == [NOTE]
+        if step == 0:
+            assert captured.ledger["notes"] == [RECORDED]
+            assert captured.calls["Compiled.train.0.forward"].get("output") is None
+        else:
+            ended = [OVERTAKEN] if step == 5 and not steps else []
+            assert captured.ledger["notes"] == [*ended, NOTE]

@@ -28,6 +28,7 @@ from ulpscope._capture.noise.jitter import Jitter
 from ulpscope._capture.regions.compiled import CompiledRegions
 from ulpscope._capture.regions.cuda_graphs import CudaGraphs
 from ulpscope._capture.regions.graphs import add_graphs
+from ulpscope._capture.regions.region_calls import RegionCalls
 from ulpscope._capture.regions.tracing import Tracers
 from ulpscope._capture.settings import Settings
 from ulpscope._core import Recorder
@@ -70,7 +71,6 @@ class Installation:
         self._sees_operators = settings.level == "L2"
         self._patches = Patches()
         self._switch = Switch()
-        self._compiled = CompiledRegions(self._suspend, recorder.note, self._wrap_tracers)
         self._tracers: Tracers | None = None
         self._suspensions = 0
         # Re-entrant: a garbage collection inside it may run a finalizer that calls compiled code.
@@ -81,6 +81,9 @@ class Installation:
         failures = Failures(recorder.note, settings.strict)
         self._known = ModuleRegistry(recorder, failures, settings, selection.modules)
         self._exchanged = ExchangedGradients(self._known)
+        self._compiled = CompiledRegions(self._suspend, recorder.note, self._wrap_tracers)
+        # A list of functions selects calls of torch.
+        self._regions = None if settings.apis else RegionCalls(recorder, self._known, settings.level)
         self._graphs = CudaGraphs(recorder) if settings.cuda_graphs else None
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self.installed = False
@@ -145,7 +148,7 @@ class Installation:
         add_process_group(self._patches, switch, self._suspended, self._on_rank)
         self._patches.install()
         self._push_modes()
-        self._compiled.install()
+        self._compiled.install(None if self.only_custom else self._regions)
 
     def remove(self) -> None:
         """Removes everything."""

@@ -11,7 +11,8 @@ import torch
 from ulpscope._capture.settings import SettingsError
 
 # Wrappers that only forward the call: the older tools do not show them.
-_UNSEEN = ("FullyShardedDataParallel",)
+_COMPILED = "OptimizedModule"
+_UNSEEN = ("FullyShardedDataParallel", _COMPILED)
 
 
 def roots_of(model: Any) -> list[tuple[str, torch.nn.Module]]:
@@ -30,6 +31,13 @@ def roots_of(model: Any) -> list[tuple[str, torch.nn.Module]]:
 
 def _class_of(thing: Any) -> str:
     return f"{type(thing).__module__}.{type(thing).__qualname__}"
+
+
+def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
+    """The module inside a compiled one, which has its parameters and names; any other is returned."""
+    # By its name: the class is in dynamo, which loads slowly and may never be needed.
+    inner = module._modules.get("_orig_mod") if type(module).__name__ == _COMPILED else None
+    return module if inner is None else inner
 
 
 def named_modules(prefix: str, root: torch.nn.Module) -> Iterator[tuple[str, str | None, torch.nn.Module]]:

@@ -171,6 +171,10 @@ class ModuleRegistry:
                     self._recorder.parameter_gradient(base, name, gradient, source)
 
     def _place(self, module: torch.nn.Module) -> None:
+        inner = models.uncompiled(module)
+        if inner is not module and id(inner) in self.modules:
+            self._know(module, None)
+            return
         roots = [known for known in self.modules.values() if known.prefix is not None]
         for known in roots:
             root = known.reference()
@@ -186,6 +190,10 @@ class ModuleRegistry:
             self._outside[address] = weakref.ref(module, lambda _: self._outside.pop(address, None))
 
     def _add(self, prefix: str, root: torch.nn.Module) -> None:
+        inner = models.uncompiled(root)
+        if inner is not root:
+            self._know(root, None)
+            root = inner
         known = self._know(root, None)
         known.prefix = prefix
         try:

@@ -2,12 +2,14 @@
 
 Dynamo traces everything it meets, including function modes and wrappers, and would compile a different
 program. So capture is removed before a compiled region and restored after it. The boundary is the function
-by which dynamo switches itself on and off for a frame; the ledger counts how often it was passed. A program
-may also start, stop or end a step within such a region. Dynamo is off while we do that, and anything that is
-installed there is removed until the region is left.
+by which dynamo switches itself on and off for a frame; the ledger counts how often it was passed. There the
+region as a whole is recorded as a call (``region_calls.py``). A program may also start, stop or end a step
+within such a region. Dynamo is off while we do that, and anything that is installed there is removed until
+the region is left.
 
 The first use of torch.compile in a process replaces functions of torch for good, by functions that call what
-was there. Capture is suspended meanwhile: a wrapper of ours would stay inside them.
+was there. Capture is suspended meanwhile: a wrapper of ours would stay inside them. So it is while a module
+is made into a compiled one, which keeps the method that it finds.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ import torch
 
 from ulpscope._capture.launch.after_import import Waiting, after_import
 from ulpscope._capture.lifecycle.patches import Patches
+from ulpscope._capture.regions.region_calls import RegionCall, RegionCalls
 
 _NOTE = "a compiled region was entered: what runs inside it is not seen"
+
+_RECORDED = "a compiled region was entered: it is recorded as one call, and what runs inside it is not seen"
 
 _DYNAMO = "torch._dynamo.eval_frame"
 
@@ -64,10 +69,11 @@ def untraced(method: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
 
 
 class _Inside(threading.local):
-    """The frame by which this thread entered a region, and the function that undoes the suspension."""
+    """The frame by which this thread entered a region, what undoes the suspension, and the region's call."""
 
     frame: Any = None
     resume: Callable[[], None] | None = None
+    call: RegionCall | None = None
 
 
 class CompiledRegions:
@@ -81,12 +87,17 @@ class CompiledRegions:
     ) -> None:
         """``on_replaced`` is called, with capture suspended, after dynamo has replaced functions of torch."""
         self._suspend, self._note, self._on_replaced = suspend, note, on_replaced
+        self._calls: RegionCalls | None = None
         self._patches = Patches()
         self._inside = _Inside()
         self._waiting: Waiting | None = None
 
-    def install(self) -> None:
-        """Starts watching; if dynamo is not loaded yet, as soon as it is."""
+    def install(self, calls: RegionCalls | None) -> None:
+        """Starts watching; if dynamo is not loaded yet, as soon as it is.
+
+        Without ``calls``, regions are only noted.
+        """
+        self._calls = calls
         self._waiting = after_import(_DYNAMO, self._add_door)
         if _called.from_within:
             self._note(_NOTE)
@@ -115,6 +126,11 @@ class CompiledRegions:
         original = getattr(patcher, "patch", None)
         if original is not None and not _has_run(original):
             self._patches.add(patcher, "patch", staticmethod(self._replacing(original)))
+        for name in ("_TorchDynamoContext", "DisableContext"):
+            owner = getattr(module, name, None)
+            original = vars(owner).get("__call__") if owner is not None else None
+            if original is not None:
+                self._patches.add(owner, "__call__", self._aside(original))
         self._patches.install()
 
     def _replacing(self, original: Callable[[], None]) -> Callable[[], None]:
@@ -128,6 +144,17 @@ class CompiledRegions:
 
         return patch
 
+    def _aside(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            resume = self._suspend()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                resume()
+
+        return compiled
+
     def _door(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         inside = self._inside
 
@@ -135,13 +162,18 @@ class CompiledRegions:
             frame = sys._getframe(1)
             if inside.resume is None:
                 if callable(callback):
-                    self._note(_NOTE)
-                    inside.frame, inside.resume = frame, self._suspend()
+                    begun = (None, False) if self._calls is None else self._calls.begin(frame)
+                    call, is_recorded = begun
+                    self._note(_RECORDED if is_recorded else _NOTE)
+                    inside.frame, inside.resume, inside.call = frame, self._suspend(), call
             elif inside.frame is frame and not callable(callback):
                 # The function that switched it on switches it off: the region is over.
                 result = original(callback)
-                resume, inside.frame, inside.resume = inside.resume, None, None
+                resume, call = inside.resume, inside.call
+                inside.frame = inside.resume = inside.call = None
                 resume()
+                if call is not None:
+                    call.end(frame)
                 return result
             return original(callback)
 
