@@ -613,7 +613,7 @@ impl<'a> NativePlan<'a> {
             kind: rank.calls()[call].kind,
             adds_nothing: evidence::call_evidence::adds_nothing(&entries, calls.operation(call)),
             is_unread: false,
-            is_left_out: matches!(reason, Reason::LeftOut { .. }),
+            is_left_out: matches!(reason, Reason::LeftOut { .. } | Reason::Compiled { .. }),
             prints: self.keep_prints(&seen, prints.collect()),
             entries: self.entries.push(seen),
         };

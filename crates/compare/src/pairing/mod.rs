@@ -19,6 +19,7 @@ mod accumulated;
 mod align;
 mod backward;
 mod by_name;
+mod compiled;
 mod entries;
 mod links;
 mod names;
@@ -243,7 +244,12 @@ pub fn pair(target: &Rank, golden: &Rank, options: &PairOptions) -> Pairing {
         Matching::Align => align::align(target, golden, &names, &mut links),
         Matching::Auto => align::auto(target, golden, &names, &mut links),
     }
-    let units = units::lay_out(&names, &links, options.matching);
+    let golden_of = |call| links.golden(call).map(|(golden, _)| golden);
+    let compiled = [
+        compiled::inside(target, golden, golden_of),
+        compiled::inside(golden, target, |call| links.target(call)),
+    ];
+    let units = units::lay_out(&names, &links, options.matching, compiled);
     let mut counts = PairCounts::default();
     units.iter().for_each(|unit| counts.add(unit));
     Pairing { units, counts, notes }

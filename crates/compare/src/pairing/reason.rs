@@ -17,6 +17,11 @@ pub enum Reason {
         /// That side.
         other: Side,
     },
+    /// The other side ran it in a compiled module, which it recorded as one call.
+    Compiled {
+        /// That side.
+        other: Side,
+    },
     /// The other side calls it less often.
     Surplus {
         /// The side that has fewer.
@@ -75,6 +80,9 @@ impl fmt::Display for Reason {
             }
             Reason::LeftOut { other } => {
                 write!(f, "{} was captured at a level that does not record it", other.word())
+            }
+            Reason::Compiled { other } => {
+                write!(f, "{} ran it in a compiled module, which is recorded as one call", other.word())
             }
             Reason::Surplus { other, here, there } => {
                 let (here_word, other) = (opposite(other).word(), other.word());

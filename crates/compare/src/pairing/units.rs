@@ -10,10 +10,16 @@ use super::recompute;
 use super::{CallPair, Matching, Reason, Unit};
 use crate::style::Side;
 
-/// Lays out the units.
-pub(super) fn lay_out(names: &Names, links: &Links, matching: Matching) -> Vec<Unit> {
-    let mut ours = Alone::of(&names.target, &names.golden, Side::Golden, matching);
-    let mut theirs = Alone::of(&names.golden, &names.target, Side::Target, matching);
+/// Lays out the units. `compiled` says for the calls of both sides whether the other ran them in a compiled module.
+pub(super) fn lay_out(
+    names: &Names,
+    links: &Links,
+    matching: Matching,
+    compiled: [Vec<bool>; 2],
+) -> Vec<Unit> {
+    let [in_target, in_golden] = compiled;
+    let mut ours = Alone::of(&names.target, &names.golden, Side::Golden, matching, in_target);
+    let mut theirs = Alone::of(&names.golden, &names.target, Side::Target, matching, in_golden);
     // A running module is listed where it began, but its counterpart after all calls inside it.
     let has_ended = |target, golden| !names.target.is_running(target) && !names.golden.is_running(golden);
     ours.last_paired = (0..names.target.len())
@@ -63,6 +69,8 @@ struct Alone<'a> {
     there: HashMap<(u32, CallKind), u32>,
     names_there: HashSet<(u32, CallKind, u32)>,
     recomputed: Vec<bool>,
+    /// Whether the other side ran each call in a compiled module.
+    is_compiled: Vec<bool>,
     /// Whether the other side's capture ended early.
     is_other_cut: bool,
     /// The last paired call of this side.
@@ -70,7 +78,13 @@ struct Alone<'a> {
 }
 
 impl<'a> Alone<'a> {
-    fn of(names: &'a SideNames, others: &SideNames, other: Side, matching: Matching) -> Alone<'a> {
+    fn of(
+        names: &'a SideNames,
+        others: &SideNames,
+        other: Side,
+        matching: Matching,
+        is_compiled: Vec<bool>,
+    ) -> Alone<'a> {
         let names_there = match matching {
             Matching::Shape => (0..others.len()).map(|call| others.name(call)).collect(),
             _ => HashSet::new(),
@@ -86,6 +100,7 @@ impl<'a> Alone<'a> {
             there,
             names_there,
             recomputed,
+            is_compiled,
             is_other_cut,
             last_paired: None,
         }
@@ -101,6 +116,8 @@ impl<'a> Alone<'a> {
             Reason::Running
         } else if self.is_other_cut && self.last_paired < Some(call) {
             Reason::Ended { other }
+        } else if self.is_compiled[call] {
+            Reason::Compiled { other }
         } else if by_order && kind == CallKind::Backward && forward_paired {
             Reason::NoBackward { other }
         } else if self.recomputed[call] {

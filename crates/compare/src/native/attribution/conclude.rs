@@ -345,7 +345,7 @@ impl Attribution<'_> {
         let lone = self.flow.children[at].iter().copied().find(|&child| {
             // What is written into a tensor that nobody takes, such as a count of batches, explains nothing.
             let is_used = !self.flow.operations[child].is_in_place || !self.flow.takers[child].is_empty();
-            self.units[child].is_lone() && is_used
+            self.units[child].is_lone() && is_used && !self.units[child].is_left_out
         });
         match (lone, concluded.cause, concluded.entry) {
             (Some(lone), Some(Cause::Made), Some(entry)) => {

@@ -37,7 +37,8 @@ pub(in crate::native) struct CallEvidence<E = EntrySlice> {
     pub(in crate::native) adds_nothing: bool,
     /// Whether it could not be read on one of the sides.
     pub(in crate::native) is_unread: bool,
-    /// Whether the other side was captured at a level that records no such calls: that it is unpaired says nothing.
+    /// Whether the other side was captured at a level that records no such calls, or ran it in a compiled module: that it
+    /// is unpaired says nothing.
     pub(in crate::native) is_left_out: bool,
 }
 
