@@ -487,3 +487,40 @@ def test_a_dump_is_complete_when_the_recording_ends(tmp_path):
         assert left == 0, left
         """
     run(tmp_path, LAUNCHES + textwrap.dedent(program))
+
+
+def test_the_part_of_a_distributed_tensor_is_measured_on_its_device(tmp_path):
+    program = """
+        import torch.distributed as dist
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import DTensor, Shard
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        mesh = init_device_mesh("cpu", (1,))
+        x = DTensor.from_local(torch.arange(6.0).view(2, 3), mesh, [Shard(0)])
+        gpu = posing_gpu.Gpu()
+        with ulpscope.capture(folder, digest="mix64") as run:
+            torch.cos(torch.ones(2))
+            gpu.pause(True)
+            before = gpu.count("launches")
+            torch.sin(x)
+            launched = gpu.count("launches") - before
+            gpu.pause(False)
+        assert launched > 0
+        with ulpscope.capture(folder + "-host", digest="mix64", device_statistics="host"):
+            torch.sin(x)
+        dist.destroy_process_group()
+        """
+    run(tmp_path, program)
+    device, host = (
+        json.loads((tmp_path / name / "step0" / "rank0" / "dump.json").read_text())["data"][
+            "Torch.sin.0.forward"
+        ]
+        for name in ("dump", "dump-host")
+    )
+    for one, other in (
+        (device["input_args"][0], host["input_args"][0]),
+        (device["output"][0], host["output"][0]),
+    ):
+        assert one["type"] == "torch.distributed.tensor.DTensor"
+        assert one == {**other, "Mean": pytest.approx(other["Mean"]), "Norm": pytest.approx(other["Norm"])}
+    assert device["input_args"][0]["Max"] == 5.0

@@ -25,6 +25,7 @@ class Front:
         self.stack = stacks.describe
         self.value = description.describe
         self.tensor = tensors.describe
+        self.shard = tensors.shard
         self.measurable = device_statistics.measurable
         self.stage = device_copies.stage
         self.measure = device_statistics.measure

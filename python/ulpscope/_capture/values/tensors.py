@@ -31,6 +31,9 @@ _addressed: dict[str, bool] = {}
 Part = tuple[Any, ...]
 
 
+_DISTRIBUTED = "torch.distributed.tensor.DTensor"
+
+
 class Unusual(NamedTuple):
     """What the recorder needs to know about a tensor."""
 
@@ -56,11 +59,8 @@ def describe(tensor: torch.Tensor) -> Unusual:
 def _describe(tensor: torch.Tensor) -> Unusual:
     name, extra = _class_name(tensor), ""
     local = tensor
-    if name == "torch.distributed.tensor.DTensor":
-        placements = [str(placement) for placement in tensor.placements]  # type: ignore[attr-defined]
-        mesh = tensor.device_mesh.mesh.tolist()  # type: ignore[attr-defined]
-        extra = f',"device_mesh":{json.dumps(mesh)},"placements":{json.dumps(placements)}'
-        local = tensor._local_tensor  # type: ignore[attr-defined]
+    if name == _DISTRIBUTED:
+        local, extra = _local_part(tensor)
     unwrapped = transforms.unwrapped(tensor)
     if unwrapped is not None:
         local, batch_dims = unwrapped
@@ -76,6 +76,22 @@ def _describe(tensor: torch.Tensor) -> Unusual:
     except Exception as error:
         readable, why_not = None, _refused(tensor, error)
     return Unusual(name, extra, dtype, shape, readable, why_not)
+
+
+def shard(tensor: torch.Tensor) -> tuple[str, str, torch.Tensor] | None:
+    """Class, further keys and this rank's part of a distributed tensor, if the part is an ordinary tensor."""
+    if _class_name(tensor) != _DISTRIBUTED:
+        return None
+    with torch._C.DisableTorchFunction():
+        local, extra = _local_part(tensor)
+    return (_DISTRIBUTED, extra, local) if type(local) is torch.Tensor else None
+
+
+def _local_part(tensor: Any) -> tuple[torch.Tensor, str]:
+    placements = [str(placement) for placement in tensor.placements]
+    mesh = tensor.device_mesh.mesh.tolist()
+    extra = f',"device_mesh":{json.dumps(mesh)},"placements":{json.dumps(placements)}'
+    return tensor._local_tensor, extra
 
 
 def add(parts: list[torch.Tensor]) -> torch.Tensor | None:
@@ -199,7 +215,7 @@ def _class_name(tensor: torch.Tensor) -> str:
     if kind in (torch.Tensor, torch.nn.Parameter):
         return "torch.Tensor"
     if kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed"):
-        return "torch.distributed.tensor.DTensor"
+        return _DISTRIBUTED
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

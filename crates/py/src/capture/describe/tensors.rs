@@ -151,7 +151,9 @@ impl Describe<'_> {
                 None => torch.meet_memoryless(),
             }
         }
-        if is_plain && self.push_remote(tensor, on_gpu, requires_grad, out)? {
+        if is_plain && self.push_remote(tensor, on_gpu, requires_grad, out)?
+            || !is_plain && self.push_shard(tensor, requires_grad, out)?
+        {
             return Ok(());
         }
         if is_plain && self.step.graph().is_some() {
@@ -174,9 +176,45 @@ impl Describe<'_> {
         Ok(())
     }
 
+    /// Appends the object of a distributed tensor whose part is measured where it is; returns whether it is.
+    fn push_shard(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<bool> {
+        let py = tensor.py();
+        let torch = &self.recorder.torch;
+        let found = torch.front.bind(py).call_method1(intern!(py, "shard"), (tensor,))?;
+        let Some((class, extra, local)) = found.extract::<Option<(String, String, Bound<'_, PyAny>)>>()?
+        else {
+            return Ok(false);
+        };
+        let on_gpu = match torch.may_have_address(&local)?.then(|| place_of(&local)).transpose()?.flatten() {
+            Some(TensorPlace::Memory(_)) => return Ok(false),
+            Some(TensorPlace::Gpu(found)) => Some(found),
+            _ => None,
+        };
+        let extra = self.placed(tensor, &extra)?;
+        self.push_remote_as((&class, &extra), &local, on_gpu, requires_grad, out)
+    }
+
     /// Appends the object of a tensor that is measured where it is, with room for its numbers; returns whether it is.
     fn push_remote(
         &self,
+        tensor: &Bound<'_, PyAny>,
+        on_gpu: Option<OnGpu>,
+        requires_grad: bool,
+        out: &mut Vec<u8>,
+    ) -> PyResult<bool> {
+        let extra = self.placed(tensor, "")?;
+        self.push_remote_as((PLAIN_CLASS, &extra), tensor, on_gpu, requires_grad, out)
+    }
+
+    /// The same of a tensor that is recorded as one of a class, with further keys.
+    fn push_remote_as(
+        &self,
+        (class, extra): (&str, &str),
         tensor: &Bound<'_, PyAny>,
         on_gpu: Option<OnGpu>,
         requires_grad: bool,
@@ -191,15 +229,14 @@ impl Describe<'_> {
         if !has_digest && self.recorder.recording.plan.digest.is_some() {
             self.recorder.locked(|state| state.note(NO_DIGEST.to_owned()));
         }
-        let extra = self.placed(tensor, "")?;
-        TensorHead { class: PLAIN_CLASS, dtype: &dtype, shape: &shape }.open(out);
+        TensorHead { class, dtype: &dtype, shape: &shape }.open(out);
         let rest = TensorRest {
             ticket: Some(ticket),
             has_late_digest: has_digest,
             has_late_file: self.file.is_some(),
             ..self.rest()
         };
-        TensorRest { requires_grad, extra: &extra, ..rest }.close(out);
+        TensorRest { requires_grad, extra, ..rest }.close(out);
         Ok(true)
     }
 
