@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +168,44 @@ def test_several_steps_keep_their_own_files(tmp_path):
     for number in range(3):
         found = ulpscope.load(f"{tmp_path / f'step{number}'}:Torch.sin.0.forward.input.0")
         assert found.tolist() == [float(number)] * 3
+
+
+@pytest.mark.parametrize("size", ["120k", "260k"])
+def test_a_full_disk_ends_the_recording_and_says_what_is_missing(tmp_path, size):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+    mounted = subprocess.run(command, capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        done = on_device(
+            disk,
+            """
+            xs = [to_device(torch.full((2000,), float(number))) for number in range(32)]
+            with ulpscope.capture(folder, task="tensor") as run:
+                for number, x in enumerate(xs):
+                    y = torch.sin(x)
+                    if number % 8 == 7:
+                        run.step()
+            assert torch.equal(y.cpu(), torch.sin(xs[31].cpu()))
+            """,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "No space left on device" in done.stderr
+        loaded = 0
+        for number in range(32):
+            try:
+                found = ulpscope.load(f"{disk / f'step{number // 8}'}:Torch.sin.{number % 8}.forward.input.0")
+            except (ValueError, OSError):
+                continue
+            assert found.tolist() == [float(number)] * 2000
+            loaded += 1
+        assert 0 < loaded < 32
+        # The first step that is not whole has its journal, whose last line is the ledger.
+        journal = min(disk.glob("step*/rank/journal.jsonl"))
+        last = json.loads(journal.read_bytes().rstrip(b"\0").splitlines()[-1])["ledger"]
+        assert "No space left on device" in last["ended"]
+        assert last["seen"] == last["recorded"] + sum(last["failed"].values()) + sum(last["skipped"].values())
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

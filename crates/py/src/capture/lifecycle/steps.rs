@@ -99,8 +99,8 @@ impl Recorder {
         let needs_dump = over.needs_dump(&self.recording.plan, wants_dump);
         let over = OverStep::new(over, &self.recording.plan, needs_dump);
         let before = self.await_ending(py);
-        // After the last step the program may read its dump.
-        let left = match is_wanted && self.can_end_later(&over) {
+        // After the last step the program may read its dump. After an interruption the step before is still being ended.
+        let left = match is_wanted && before.is_ok() && self.can_end_later(&over) {
             true => self.end_later(over).err(),
             false => Some(Box::new(over)),
         };
