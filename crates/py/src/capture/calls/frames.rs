@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use ulpscope_capture::{AddressHasher, CallStack};
 
+use crate::capture::calls::frame_reader::each_frame;
 use crate::capture::torch_api::Torch;
 
 /// Bytes of stacks that are kept. Recursive programs, and programs that generate code, may have more: then the names of
@@ -58,17 +59,10 @@ impl Stacks {
         torch: &Torch,
     ) -> PyResult<Option<Arc<CallStack>>> {
         let mut key = Key::with_capacity(32);
-        let mut frame = torch.frame(py)?;
-        loop {
-            let code = frame.getattr(intern!(py, "f_code"))?;
-            let instruction: i64 = frame.getattr(intern!(py, "f_lasti"))?.extract()?;
+        each_frame(py, torch, |code, instruction| {
             key.push((code.as_ptr() as usize, instruction as u32));
-            let outer = frame.getattr(intern!(py, "f_back"))?;
-            if outer.is_none() {
-                break;
-            }
-            frame = outer;
-        }
+            Ok(())
+        })?;
         let hash = self.hasher.hash_one(&key);
         let found = self.locked(|table| {
             let same = table.known.get(&hash).and_then(|same| same.iter().find(|known| known.key == key));
@@ -83,13 +77,11 @@ impl Stacks {
     fn describe(&self, py: Python<'_>, torch: &Torch, key: Key, hash: u64) -> PyResult<Arc<CallStack>> {
         let frames = PyList::empty(py);
         let mut codes = Vec::with_capacity(key.len());
-        let mut frame = torch.frame(py)?;
-        while !frame.is_none() {
-            let code = frame.getattr(intern!(py, "f_code"))?;
-            frames.append((&code, frame.getattr(intern!(py, "f_lasti"))?))?;
+        each_frame(py, torch, |code, instruction| {
+            frames.append((&code, instruction))?;
             codes.push(code.unbind());
-            frame = frame.getattr(intern!(py, "f_back"))?;
-        }
+            Ok(())
+        })?;
         let described = torch.front.bind(py).call_method1(intern!(py, "stack"), (frames,))?;
         let (frames, operator, names, positional, keywords, parent, is_checkpoint) = described.extract()?;
         let mut stack = CallStack {

@@ -4,6 +4,7 @@ pub(super) mod arguments;
 mod call;
 pub(super) mod call_in_progress;
 pub(super) mod dispatch;
+mod frame_reader;
 pub(super) mod frames;
 pub(super) mod functions;
 mod late_copies;
