@@ -1,6 +1,7 @@
 //! Operations on Python objects that are cheaper than those of pyo3. Each runs for every call.
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -47,6 +48,20 @@ pub(in crate::capture) fn call_with<'py>(
         let result =
             ffi::PyObject_CallMethodObjArgs(object.as_ptr(), method.as_ptr(), argument.as_ptr(), end);
         Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Leaves a context manager without an error.
+pub(in crate::capture) fn leave(manager: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = manager.py();
+    let exit = intern!(py, "__exit__");
+    let none = py.None();
+    let (none, end) = (none.as_ptr(), std::ptr::null_mut::<ffi::PyObject>());
+    // SAFETY: as above.
+    #[expect(unsafe_code)]
+    unsafe {
+        let result = ffi::PyObject_CallMethodObjArgs(manager.as_ptr(), exit.as_ptr(), none, none, none, end);
+        Bound::from_owned_ptr_or_err(py, result).map(drop)
     }
 }
 

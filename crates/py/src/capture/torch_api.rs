@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PySet, PyType, PyWeakrefReference};
+use pyo3::types::{PySet, PyTuple, PyType, PyWeakrefReference};
 
 use crate::capture::device::arrivals::lock;
 use crate::capture::gradients::backward_calls::PassOver;
 use crate::capture::lifecycle::failures::caught;
-use crate::capture::python_objects::{ask, call_one, untrack};
+use crate::capture::python_objects::{ask, call_one, leave, untrack};
 
 /// Functions and classes of torch, and the front's queries.
 pub(in crate::capture) struct Torch {
@@ -21,8 +21,12 @@ pub(in crate::capture) struct Torch {
     pub(in crate::capture) property_access: Py<PyType>,
     /// The properties that compute a new tensor, as functions do.
     computing: Vec<Py<PyAny>>,
+    /// The property that is the gradient of a tensor.
+    gradient: Py<PyAny>,
     accumulate_grad: Py<PyType>,
     without_modes: Py<PyAny>,
+    /// Objects of that class that are not in use.
+    guards: Mutex<Vec<Py<PyAny>>>,
     graph_task: Py<PyAny>,
     queue_callback: Py<PyAny>,
     running_node: Option<Py<PyAny>>,
@@ -70,8 +74,10 @@ impl Torch {
             size: class(&torch, "Size")?,
             property_access: shape.get_type().unbind(),
             computing: computing.into_iter().collect::<PyResult<_>>()?,
+            gradient: own.getattr("grad")?.unbind(),
             accumulate_grad: class(&c.getattr("_functions")?, "AccumulateGrad")?,
             without_modes: c.getattr("DisableTorchFunction")?.unbind(),
+            guards: Mutex::default(),
             graph_task: c.getattr("_current_graph_task_id")?.unbind(),
             queue_callback: engine.getattr("queue_callback")?.unbind(),
             running_node: c.getattr_opt("_current_autograd_node")?.map(Bound::unbind),
@@ -97,11 +103,14 @@ impl Torch {
         py: Python<'_>,
         body: impl FnOnce() -> PyResult<T>,
     ) -> PyResult<T> {
-        let guard = self.without_modes.bind(py).call0()?;
+        // One is made for each level of calls within calls, and used again.
+        let guard = lock(&self.guards).pop();
+        let guard =
+            guard.map_or_else(|| self.without_modes.bind(py).call0(), |guard| Ok(guard.into_bound(py)))?;
         ask(&guard, intern!(py, "__enter__"))?;
         let result = caught(body);
-        let none = py.None();
-        guard.call_method1(intern!(py, "__exit__"), (&none, &none, &none))?;
+        leave(&guard)?;
+        lock(&self.guards).push(guard.unbind());
         result
     }
 
@@ -137,9 +146,12 @@ impl Torch {
 
     /// Whether none of the classes that torch names with a call overrides its functions.
     pub(in crate::capture) fn are_plain(&self, types: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let is_plain = |class: &Bound<'_, PyAny>| class.is(&self.tensor) || class.is(&self.parameter);
+        if let Ok(types) = types.cast_exact::<PyTuple>() {
+            return Ok(types.iter().all(|class| is_plain(&class)));
+        }
         for class in types.try_iter()? {
-            let class = class?;
-            if !class.is(&self.tensor) && !class.is(&self.parameter) {
+            if !is_plain(&class?) {
                 return Ok(false);
             }
         }
@@ -199,6 +211,11 @@ impl Torch {
     /// Whether a property computes a new tensor.
     pub(in crate::capture) fn is_computing(&self, property: &Bound<'_, PyAny>) -> bool {
         self.computing.iter().any(|known| known.is(property))
+    }
+
+    /// Whether a property is the gradient of torch's own tensors.
+    pub(in crate::capture) fn is_gradient(&self, property: &Bound<'_, PyAny>) -> bool {
+        self.gradient.is(property)
     }
 
     pub(in crate::capture) fn is_accumulate_grad(&self, node: &Bound<'_, PyAny>) -> bool {

@@ -54,7 +54,10 @@ pub(in crate::capture) fn see_call<'py>(
         }
         match func.getattr(intern!(py, "__self__")) {
             Ok(property) if recorder.torch.is_computing(&property) => own = property,
-            _ => return recorder.read_property(func, args, kwargs),
+            _ => {
+                let is_overheard = || Ok(!recorder.torch.are_plain(types)? || recorder.torch.has_modes(py)?);
+                return recorder.read_property(func, args, kwargs, is_overheard);
+            }
         }
     }
     let described = caught(|| recorder.functions.describe(&recorder.torch, &own));
