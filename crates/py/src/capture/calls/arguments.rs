@@ -28,27 +28,49 @@ impl Arguments<'_, '_> {
         }
     }
 
-    /// Whether a tensor is among them, or in a list among them. Changed arguments and those that receive results do not
-    /// count.
-    pub(in crate::capture) fn has_unchanged(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        changed: &[Changed<'_>],
-    ) -> bool {
-        let py = tensor.py();
-        let is_in = |argument: &Bound<'_, PyAny>| {
-            argument.is(tensor)
-                || argument.cast_exact::<PyList>().is_ok_and(|items| items.iter().any(|item| item.is(tensor)))
-                || argument
-                    .cast_exact::<PyTuple>()
-                    .is_ok_and(|items| items.iter().any(|item| item.is(tensor)))
-        };
-        if changed.iter().any(|changed| is_in(&changed.argument))
-            || self.kwargs.is_some_and(|kwargs| kwargs.contains(intern!(py, "out")).unwrap_or(true))
-        {
-            return false;
+    /// The arguments that a call has left as they were, for questions about its results.
+    pub(in crate::capture) fn unchanged(&self, changed: &[Changed<'_>]) -> Unchanged {
+        let py = self.args.py();
+        let mut unchanged = Unchanged::default();
+        if self.kwargs.is_some_and(|kwargs| kwargs.contains(intern!(py, "out")).unwrap_or(true)) {
+            return unchanged;
         }
-        self.args.iter().any(|argument| is_in(&argument))
-            || self.kwargs.is_some_and(|kwargs| kwargs.values().iter().any(|argument| is_in(&argument)))
+        self.args.iter().for_each(|argument| add(&argument, &mut unchanged.given));
+        if let Some(kwargs) = self.kwargs {
+            kwargs.iter().for_each(|(_, argument)| add(&argument, &mut unchanged.given));
+        }
+        changed.iter().for_each(|changed| add(&changed.argument, &mut unchanged.changed));
+        for addresses in [&mut unchanged.given, &mut unchanged.changed] {
+            addresses.sort_unstable();
+        }
+        unchanged
+    }
+}
+
+/// The arguments that a call has left as they were, and what is in lists among them. Those that receive results do not
+/// count. An optimizer gets a thousand tensors, and returns as many.
+#[derive(Default)]
+pub(in crate::capture) struct Unchanged {
+    /// The addresses of all arguments, sorted.
+    given: Vec<usize>,
+    /// Those of the changed ones.
+    changed: Vec<usize>,
+}
+
+impl Unchanged {
+    /// Whether a tensor is among them.
+    pub(in crate::capture) fn has(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        let is_in = |addresses: &[usize]| addresses.binary_search(&(tensor.as_ptr() as usize)).is_ok();
+        is_in(&self.given) && !is_in(&self.changed)
+    }
+}
+
+/// Adds the address of an argument, and of what is in it if it is a list.
+fn add(argument: &Bound<'_, PyAny>, addresses: &mut Vec<usize>) {
+    addresses.push(argument.as_ptr() as usize);
+    if let Ok(items) = argument.cast_exact::<PyList>() {
+        addresses.extend(items.iter().map(|item| item.as_ptr() as usize));
+    } else if let Ok(items) = argument.cast_exact::<PyTuple>() {
+        addresses.extend(items.iter().map(|item| item.as_ptr() as usize));
     }
 }

@@ -1,6 +1,6 @@
 //! Calls that torch shows to modes: of its functions, and of its operators.
 
-use std::cell::Cell;
+use std::cell::{Cell, LazyCell};
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -181,7 +181,8 @@ fn treat<'py>(
                 let changed = recorder.guarded(py, Of::Beside(&begun.name), changed)?.unwrap_or_default();
                 let first = changed.first().filter(|changed| changed.position == 0);
                 let first = first.map(|changed| &changed.argument);
-                let hands_on = |tensor: &Bound<'_, PyAny>| arguments.has_unchanged(tensor, &changed);
+                let unchanged = LazyCell::new(|| arguments.unchanged(&changed));
+                let hands_on = |tensor: &Bound<'_, PyAny>| unchanged.has(tensor);
                 let result = function.result(output, &changed)?;
                 recorder.end_call(slf, begun, result.as_ref().unwrap_or(output), None, first, &hands_on)
             });
