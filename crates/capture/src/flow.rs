@@ -45,6 +45,11 @@ pub trait TensorObject: Sized {
     fn storage(&self) -> Option<Storage>;
     /// The part of that storage that it shows; `None` if it has no elements.
     fn region(&self, storage: Storage) -> Option<Region>;
+    /// Both at once.
+    fn part(&self) -> Option<(Storage, Region)> {
+        let storage = self.storage()?;
+        Some((storage, self.region(storage)?))
+    }
 }
 
 /// The producers of tensors, by the address of their object. `W` is a weak reference.
@@ -142,12 +147,6 @@ struct Before {
     serial: u64,
 }
 
-/// The storage of a tensor, and the part that it shows.
-fn part<T: TensorObject>(tensor: &T) -> Option<(Storage, Region)> {
-    let storage = tensor.storage()?;
-    Some((storage, tensor.region(storage)?))
-}
-
 impl<W> Default for Flow<W> {
     fn default() -> Flow<W> {
         let known = Known {
@@ -210,7 +209,7 @@ impl<W> Flow<W> {
 
     /// Notes that a call has written to the memory of a tensor; returns the number of the change.
     pub fn add_change<T: TensorObject<Weak = W>>(&self, step: StepId, tensor: &T, source: Arc<str>) -> u64 {
-        let written = part(tensor);
+        let written = tensor.part();
         self.note_in_graph(step, tensor, NoteKind::Change, &source);
         self.locked(|known| {
             let serial = known.count();
@@ -312,14 +311,14 @@ impl<W> Flow<W> {
 
     /// Notes that a tensor is uninitialised.
     pub fn note_blank<T: TensorObject<Weak = W>>(&self, tensor: &T, source: Arc<str>) {
-        let Some((storage, region)) = part(tensor) else { return };
+        let Some((storage, region)) = tensor.part() else { return };
         self.locked(|known| known.blanks.add(storage, region, source));
         self.has_blanks.store(true, Ordering::Relaxed);
     }
 
     /// Notes that a call has written to a tensor, of whose storage the rest may be uninitialised.
     pub fn fill_blank<T: TensorObject<Weak = W>>(&self, tensor: &T) {
-        self.change_blanks(|| part(tensor), |blanks, (storage, region)| blanks.write(storage, region));
+        self.change_blanks(|| tensor.part(), |blanks, (storage, region)| blanks.write(storage, region));
     }
 
     /// Notes that a tensor counts as initialised.
@@ -344,7 +343,7 @@ impl<W> Flow<W> {
         if !self.has_blanks.load(Ordering::Relaxed) {
             return Initialised::Fully;
         }
-        let Some((storage, region)) = part(tensor) else { return Initialised::Fully };
+        let Some((storage, region)) = tensor.part() else { return Initialised::Fully };
         self.locked(|known| known.blanks.state(storage, &region))
     }
 

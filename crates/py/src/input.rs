@@ -355,6 +355,8 @@ struct Exchanged {
     layout: Layout,
     device: dlpack::Device,
     on_cpu: bool,
+    /// The table, which knows the current stream, too.
+    api: &'static ExchangeApi,
 }
 
 impl Exchanged {
@@ -392,6 +394,29 @@ pub(crate) fn place_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Tenso
     Ok(Some(found.on_gpu(object)?.map_or(TensorPlace::Elsewhere, TensorPlace::Gpu)))
 }
 
+/// Where elements are in memory, whatever is pending for their values.
+pub(crate) struct Span {
+    /// Address of element zero.
+    pub(crate) address: usize,
+    /// Bytes of an element.
+    pub(crate) size: usize,
+    pub(crate) shape: Vec<usize>,
+    /// In elements.
+    pub(crate) strides: Vec<usize>,
+}
+
+/// Where the elements of a torch tensor are on their device; `None` if its exchange table does not say, or if it has no
+/// memory.
+pub(crate) fn span_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Span>> {
+    let found = exchange_unasked(object)?.filter(|found| found.layout.address != 0);
+    Ok(found.and_then(|Exchanged { layout: Layout { dtype, shape, strides, address }, .. }| {
+        let size = dtype.size();
+        let in_elements = |&stride: &isize| usize::try_from(stride).ok().map(|stride| stride / size);
+        let strides = strides.iter().map(in_elements).collect::<Option<_>>()?;
+        Some(Span { address, size, shape, strides })
+    }))
+}
+
 /// Where a torch tensor on an NVIDIA GPU is, if its exchange table says so.
 pub(crate) fn on_gpu(object: &Bound<'_, PyAny>) -> PyResult<Option<OnGpu>> {
     exchange(object)?.map_or(Ok(None), |found| found.on_gpu(object))
@@ -399,10 +424,9 @@ pub(crate) fn on_gpu(object: &Bound<'_, PyAny>) -> PyResult<Option<OnGpu>> {
 
 impl Exchanged {
     fn on_gpu(self, object: &Bound<'_, PyAny>) -> PyResult<Option<OnGpu>> {
-        let Exchanged { layout, device, .. } = self;
+        let Exchanged { layout, device, api, .. } = self;
         let is_there = device.kind == dlpack::CUDA && layout.address != 0;
-        let ask = exchange_api(&object.get_type())?.and_then(|api| api.current_stream);
-        let Some(ask) = ask.filter(|_| is_there) else { return Ok(None) };
+        let Some(ask) = api.current_stream.filter(|_| is_there) else { return Ok(None) };
         let mut stream = std::ptr::null_mut();
         // SAFETY: the table belongs to the type of this very object, the GIL is held, and there is room for a pointer.
         #[expect(unsafe_code)]
@@ -483,6 +507,7 @@ fn exchange_unasked(object: &Bound<'_, PyAny>) -> PyResult<Option<Exchanged>> {
         layout: Layout { dtype, shape, strides, address },
         device: tensor.device,
         on_cpu: tensor.device.kind == dlpack::CPU,
+        api,
     }))
 }
 
