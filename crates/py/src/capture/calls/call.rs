@@ -10,12 +10,11 @@ use ulpscope_capture::{
     Buffer, CallStack, Initialised, Kind, ModuleLevel, NOT_SELECTED, State, backward_name,
 };
 use ulpscope_dump::journal::encode::{ObjectText, Section};
-use ulpscope_dump::operators::{ApiName, is_blank, rearranges};
 
 use crate::capture::calls::arguments::Arguments;
 use crate::capture::calls::call_in_progress::{CallInProgress, Edge, version};
 use crate::capture::calls::frames::TOO_MANY;
-use crate::capture::describe::items::{Met, Walk};
+use crate::capture::describe::items::{Met, OUTPUT, Walk};
 use crate::capture::gradients::graph::sequence_of;
 use crate::capture::lifecycle::failures::{Of, caught};
 use crate::capture::lifecycle::settings::raised_by_test;
@@ -155,7 +154,8 @@ impl Recorder {
             None => ObjectText::open(&mut line).close(&mut line),
         }
         sections.close(&mut line);
-        let Walk { met, describes, gets_blank, has_other_class, .. } = walk;
+        let Walk { met, describes, gets_blank, has_other_class, memory, .. } = walk;
+        begun.memory = memory;
         begun.gets_blank = gets_blank;
         begun.gets_other_class = has_other_class;
         if begun.kind == Kind::Module && !self.recording.plan.sees_apis() {
@@ -221,10 +221,11 @@ impl Recorder {
         }
         let start = line.len();
         let mut sections = ObjectText::open(line);
-        let mut walk = Walk::new(self, begun.step, &begun.name, "output");
+        let mut walk = Walk::new(self, begun.step, &begun.name, OUTPUT);
         walk.is_recompute = begun.is_recompute;
         walk.describes = begun.id.is_some() && self.recording.plan.wants_outputs();
         walk.gets_blank = begun.gets_blank;
+        walk.memory.clone_from(&begun.memory);
         sections.section(Section::Output, line);
         match output.cast::<PyTuple>() {
             Ok(items) => walk.elements(items, line)?,
@@ -266,8 +267,8 @@ impl Recorder {
         // A call inside the module produced its results, or their producer is unknown at this level.
         if begun.kind != Kind::Module || !self.recording.plan.sees_apis() {
             // What a call in place has written to is noted with its effects.
-            let keeps_memory = rearranges(&begun.name) || ApiName::of_call(&begun.name).0.is_in_place();
-            let is_blank = is_blank(&begun.name);
+            let memory = begun.memory();
+            let keeps_memory = memory.rearranges || memory.is_in_place;
             let is_made = |met: &&Met| begun.made(&met.path) && !hands_on(met.tensor.bind(py));
             for met in outputs.iter().filter(is_made) {
                 let source: Arc<str> = [&begun.name, ".output.", &met.path].concat().into();
@@ -279,7 +280,7 @@ impl Recorder {
                 self.passes.note(|| version(met.tensor.bind(py)), &source);
                 // A copy of uninitialised memory is no better.
                 let is_copy = begun.gets_blank && self.flow.initialised(&tensor) == Initialised::Fully;
-                if is_blank || is_copy {
+                if memory.is_blank || is_copy {
                     self.flow.note_blank(&tensor, source);
                 }
             }

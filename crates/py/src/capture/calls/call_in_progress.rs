@@ -1,5 +1,6 @@
 //! A call in progress: its state until it ends, or longer if its backward call is to be recorded.
 
+use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
 
 use pyo3::intern;
@@ -8,6 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use ulpscope_capture::CallRecord;
 
 use crate::capture::describe::items::Met;
+use crate::capture::provenance::call_memory::CallMemory;
 
 /// A call in progress: its record, and the objects that are needed until it ends.
 pub(in crate::capture) struct CallInProgress {
@@ -26,6 +28,8 @@ pub(in crate::capture) struct CallInProgress {
     pub(in crate::capture) gets_blank: bool,
     /// Whether a tensor of a class of the program is among its arguments: that class may do anything with the others.
     pub(in crate::capture) gets_other_class: bool,
+    /// What it does with memory, once that was needed.
+    pub(in crate::capture) memory: OnceCell<CallMemory>,
 }
 
 impl Deref for CallInProgress {
@@ -54,7 +58,13 @@ impl CallInProgress {
             changed: Vec::new(),
             gets_blank: false,
             gets_other_class: false,
+            memory: OnceCell::new(),
         }
+    }
+
+    /// What it does with memory.
+    pub(in crate::capture) fn memory(&self) -> CallMemory {
+        *self.memory.get_or_init(|| CallMemory::of(&self.name))
     }
 
     /// A predicate: the tensor is an argument that the call has not changed.

@@ -11,10 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use ulpscope_capture::{Initialised, Plan, StepId, is_in_graph};
 use ulpscope_dump::journal::encode::{ListText, ObjectText, Plain, push_null};
-use ulpscope_dump::operators::{ApiName, is_blank, is_of_blank, rearranges};
+use ulpscope_dump::operators::is_of_blank;
 
 use crate::capture::calls::call_in_progress::version;
 use crate::capture::describe::tensors::Describe;
+use crate::capture::provenance::call_memory::CallMemory;
 use crate::capture::recorder::Recorder;
 
 /// The deepest nesting of containers; the older tool's limit.
@@ -27,6 +28,9 @@ const MAX_ITEMS: usize = 1 << 20;
 /// and so on, would take exponential time.
 const MAX_REPEATED: usize = 1 << 14;
 
+/// The part of a call that its results are.
+pub(in crate::capture) const OUTPUT: &str = "output";
+
 /// The ledger's note for a truncated value.
 const CUT_OFF: &str = "a cyclic or oversized value was truncated; the rest is null";
 
@@ -34,7 +38,7 @@ const CUT_OFF: &str = "a cyclic or oversized value was truncated; the rest is nu
 pub(in crate::capture) struct Met {
     pub(in crate::capture) tensor: Py<PyAny>,
     pub(in crate::capture) requires_grad: bool,
-    /// Its path among the arguments or results: `0`, `1.2`, `name`.
+    /// Its path among the results, if it is one: `0`, `1.2`, `name`.
     pub(in crate::capture) path: String,
     /// Whether it was found in an attribute of an object. The older tool does not search these. Gradients are numbered
     /// by the order of tensors, and keep the older tool's numbers.
@@ -80,16 +84,7 @@ pub(in crate::capture) struct Walk<'a> {
     /// Replacements from the front, kept alive since containers are identified by address.
     stand_ins: Vec<Py<PyAny>>,
     /// What the name of the call says of its memory, once it is needed.
-    memory: OnceCell<CallMemory>,
-}
-
-/// What a call does with memory, by its name.
-#[derive(Clone, Copy)]
-struct CallMemory {
-    rearranges: bool,
-    /// Its results are uninitialised.
-    is_blank: bool,
-    overwrites_first: bool,
+    pub(in crate::capture) memory: OnceCell<CallMemory>,
 }
 
 impl<'a> Walk<'a> {
@@ -106,7 +101,7 @@ impl<'a> Walk<'a> {
             part,
             path: String::new(),
             saves: recorder.recording.plan.saves(call),
-            has_sources: part != "output" && !recorder.recording.plan.checks_overflow(),
+            has_sources: part != OUTPUT && !recorder.recording.plan.checks_overflow(),
             is_recompute: false,
             changed: Vec::new(),
             describes: true,
@@ -127,11 +122,7 @@ impl<'a> Walk<'a> {
     }
 
     fn memory(&self) -> CallMemory {
-        *self.memory.get_or_init(|| CallMemory {
-            rearranges: rearranges(self.call),
-            is_blank: is_blank(self.call),
-            overwrites_first: ApiName::of_call(self.call).0.overwrites_first(),
-        })
+        *self.memory.get_or_init(|| CallMemory::of(self.call))
     }
 
     /// The elements of a tuple, as a list.
@@ -311,7 +302,8 @@ impl<'a> Walk<'a> {
         self.met.push(Met {
             tensor: tensor.clone().unbind(),
             requires_grad,
-            path: self.path.clone(),
+            // Arguments are found by their places, results by their paths.
+            path: if self.part == OUTPUT { self.path.clone() } else { String::new() },
             is_attribute: self.objects > 0,
         });
         if !self.describes || is_left_out(&self.recorder.recording.plan, tensor)? {
@@ -358,8 +350,8 @@ impl<'a> Walk<'a> {
         let initialised = || self.recorder.flow.initialised(&tensor);
         let memory = self.memory();
         match (self.part, source) {
-            ("output", _) if memory.rearranges => self.gets_blank || initialised() != Initialised::Fully,
-            ("output", _) => memory.is_blank,
+            (OUTPUT, _) if memory.rearranges => self.gets_blank || initialised() != Initialised::Fully,
+            (OUTPUT, _) => memory.is_blank,
             ("parameters", _) => false,
             _ if self.is_overwritten() => {
                 source.is_some_and(is_of_blank) || initialised() != Initialised::Fully
