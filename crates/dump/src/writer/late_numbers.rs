@@ -7,8 +7,10 @@
 //! Each write is a call of the system. So numbers that arrive together are written together, page by page, and the lock
 //! on what is expected is not held meanwhile: the program needs it for its next line.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,9 +23,30 @@ use crate::journal::encode::{Numbers, Ticket};
 #[derive(Debug, Default)]
 pub struct LateNumbers {
     tickets: AtomicU64,
-    tensors: Mutex<HashMap<Ticket, Late>>,
+    tensors: Mutex<ByTicket<Late>>,
     /// The journal, once there is a line with room. Locked after `tensors`, or alone.
     file: Mutex<Option<File>>,
+}
+
+/// A map by ticket. Tickets are consecutive numbers that nobody chooses: a product with an odd number spreads them.
+type ByTicket<V> = HashMap<Ticket, V, BuildHasherDefault<TicketHasher>>;
+
+#[derive(Debug, Default)]
+struct TicketHasher(u64);
+
+impl Hasher for TicketHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // 2⁶⁴ divided by the golden ratio.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// A tensor that has one of the two: room or numbers. With both it is written, and no longer listed.
@@ -58,6 +81,26 @@ pub struct LineWithRoom {
     rooms: Vec<PlacedRoom>,
 }
 
+/// Memory for lines that is larger than this is not used again.
+const MAX_KEPT: usize = 1 << 20;
+
+thread_local! {
+    /// Memory of the last line: each is some KiB long, which the system's allocator takes long to find.
+    static USED: RefCell<(Vec<u8>, Vec<PlacedRoom>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+impl Drop for LineWithRoom {
+    fn drop(&mut self) {
+        let mut used = (std::mem::take(&mut self.text), std::mem::take(&mut self.rooms));
+        if used.0.capacity() <= MAX_KEPT {
+            used.0.clear();
+            used.1.clear();
+            // A thread that is ending has none any more.
+            let _ = USED.try_with(|kept| kept.replace(used));
+        }
+    }
+}
+
 impl LineWithRoom {
     /// Its size in bytes.
     pub fn size(&self) -> u64 {
@@ -88,7 +131,8 @@ impl LateNumbers {
 
     /// Prepares a line, given in parts, for the end of the journal.
     pub fn place(&self, parts: &[&[u8]], journal: &Journal) -> LineWithRoom {
-        let (text, rooms) = place(parts, journal.written());
+        let (mut text, mut rooms) = USED.take();
+        place(parts, journal.written(), &mut text, &mut rooms);
         LineWithRoom { text, rooms }
     }
 
@@ -105,7 +149,7 @@ impl LateNumbers {
             if file.is_none() {
                 *file = Some(journal.file().try_clone()?);
             }
-            for placed in line.rooms {
+            for &placed in &line.rooms {
                 match tensors.get_mut(&placed.ticket) {
                     Some(Late::Room(rooms)) => rooms.add(placed),
                     Some(Late::Numbers(numbers)) => texts.add(placed, Some(numbers)),

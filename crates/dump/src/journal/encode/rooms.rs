@@ -119,9 +119,11 @@ impl Room {
 
     /// Appends its mark.
     pub(super) fn push_mark(self, ticket: Ticket, out: &mut Vec<u8>) {
-        out.push(self.mark());
-        let digit = |shift: usize| b"0123456789abcdef"[(ticket.0 >> shift) as usize & 15];
-        out.extend((0..DIGITS).rev().map(|position| digit(4 * position)));
+        let mut mark = [self.mark(); 1 + DIGITS];
+        for (position, digit) in mark[1..].iter_mut().rev().enumerate() {
+            *digit = b"0123456789abcdef"[(ticket.0 >> (4 * position)) as usize & 15];
+        }
+        out.extend_from_slice(&mark);
     }
 
     /// Its text with these numbers; without numbers, as for a tensor that could not be read. Always of the same width.
@@ -175,11 +177,10 @@ impl Room {
     }
 }
 
-/// A line with text instead of marks, for this offset of the journal; and its rooms.
-pub(crate) fn place(parts: &[&[u8]], start: u64) -> (Vec<u8>, Vec<PlacedRoom>) {
+/// Appends a line with text instead of marks, for this offset of the journal, and its rooms. Both are empty before.
+pub(crate) fn place(parts: &[&[u8]], start: u64, line: &mut Vec<u8>, rooms: &mut Vec<PlacedRoom>) {
     // A room is some times as long as its mark, which is long itself.
-    let mut line = Vec::with_capacity(4 * parts.iter().map(|part| part.len()).sum::<usize>());
-    let mut rooms = Vec::new();
+    line.reserve(4 * parts.iter().map(|part| part.len()).sum::<usize>());
     for part in parts {
         let mut rest = *part;
         while let Some(at) = find_mark(rest) {
@@ -197,7 +198,6 @@ pub(crate) fn place(parts: &[&[u8]], start: u64) -> (Vec<u8>, Vec<PlacedRoom>) {
         }
         line.extend_from_slice(rest);
     }
-    (line, rooms)
 }
 
 /// Appends a text whose rooms are for the tickets of another step: each is raised by that of the first tensor here.

@@ -1,11 +1,12 @@
 //! Tensors in the lines of a journal. docs/dumps.md lists the keys.
 
-use ulpscope_formats::json::push_text;
 use ulpscope_kernels::{Statistic, Stats};
 use ulpscope_tensor::{DType, Scalar};
 
 use super::rooms::{Room, Ticket};
-use super::values::{Key, ListText, ObjectText, key, push_flag, push_float, push_int, push_ints, push_null};
+use super::values::{
+    Key, ListText, ObjectText, key, push_flag, push_float, push_int, push_ints, push_name, push_null,
+};
 use crate::writer::SavedTensor;
 
 /// The type of a tensor. Written before it is measured; [`TensorRest`] follows in the same buffer.
@@ -24,9 +25,9 @@ impl TensorHead<'_> {
     pub fn open(&self, out: &mut Vec<u8>) {
         let mut object = ObjectText::open(out);
         object.known_key(key!("type"), out);
-        push_text(self.class, out);
+        push_name(self.class, out);
         object.known_key(key!("dtype"), out);
-        push_text(self.dtype, out);
+        push_name(self.dtype, out);
         object.known_key(key!("shape"), out);
         push_ints(self.shape.iter().map(|&dim| dim as i128), out);
     }
@@ -182,7 +183,7 @@ fn push_floats(values: &[f32], out: &mut Vec<u8>) {
 fn push_maybe(key: Key, text: Option<&str>, object: &mut ObjectText, out: &mut Vec<u8>) {
     if let Some(text) = text {
         object.known_key(key, out);
-        push_text(text, out);
+        push_name(text, out);
     }
 }
 

@@ -209,6 +209,19 @@ pub fn push_float(value: f64, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a text with its quotes. Nearly all names need no escapes, which a few instructions for many bytes tell.
+#[inline]
+pub(super) fn push_name(name: &str, out: &mut Vec<u8>) {
+    let needs_escape = |byte: u8| !(b' '..=b'~').contains(&byte) || byte == b'"' || byte == b'\\';
+    if name.bytes().fold(false, |needs, byte| needs | needs_escape(byte)) {
+        return push_text(name, out);
+    }
+    out.reserve(name.len() + 2);
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'"');
+}
+
 /// Appends an integer.
 #[inline]
 pub fn push_int(value: i128, out: &mut Vec<u8>) {
