@@ -209,7 +209,8 @@ impl Gpu {
         let of_dtype = |functions: &[Option<Function>]| functions.get(dtype as usize).copied().flatten();
         let for_few = of_dtype(&self.for_few).filter(|_| tensors.len() <= FEW_TENSORS);
         let function = for_few.or_else(|| of_dtype(&self.functions)).ok_or(Error::Dtype(dtype))?;
-        let (mut launched, mut measured) = (Vec::new(), Vec::new());
+        let mut launched = Vec::with_capacity(tensors.len());
+        let mut measured = Vec::with_capacity(tensors.len());
         for tensor in tensors {
             let (prepared, count, repeats) = tensor.prepared(has_digest)?;
             launched.push(prepared);
@@ -230,14 +231,13 @@ impl Gpu {
         let with_memory = |(number, (tensor, result)): (usize, (&Tensor, u64))| {
             tensor.with_memory(scratch.partials(number), scratch.finished(number), result)
         };
-        let launched: Vec<Tensor> =
-            prepared.launched.iter().zip(results).enumerate().map(with_memory).collect();
+        let launched = prepared.launched.iter().zip(results).enumerate().map(with_memory);
         let has_digest = prepared.has_digest;
         if prepared.is_for_few {
-            let launch = Launch::<FEW_TENSORS>::new(&launched, has_digest);
+            let launch = Launch::<FEW_TENSORS>::new(launched, has_digest);
             return self.driver.launch(prepared.function, stream, launch.blocks(), &launch);
         }
-        let launch = Launch::<MAX_TENSORS>::new(&launched, has_digest);
+        let launch = Launch::<MAX_TENSORS>::new(launched, has_digest);
         self.driver.launch(prepared.function, stream, launch.blocks(), &launch)
     }
 

@@ -140,14 +140,14 @@ pub struct Launch<const ROOM: usize = MAX_TENSORS> {
 
 impl<const ROOM: usize> Launch<ROOM> {
     /// A launch for up to `ROOM` tensors of one dtype.
-    pub fn new(tensors: &[Tensor], has_digest: bool) -> Launch<ROOM> {
-        let count = tensors.len().min(ROOM);
+    pub fn new(tensors: impl IntoIterator<Item = Tensor>, has_digest: bool) -> Launch<ROOM> {
         let mut launch =
-            Launch { tensors: [Tensor::default(); ROOM], count: count as u32, has_digest: has_digest.into() };
+            Launch { tensors: [Tensor::default(); ROOM], count: 0, has_digest: has_digest.into() };
         let mut first_block = 0;
         for (place, tensor) in launch.tensors.iter_mut().zip(tensors) {
-            *place = Tensor { first_block, ..*tensor };
+            *place = Tensor { first_block, ..tensor };
             first_block += tensor.blocks;
+            launch.count += 1;
         }
         launch
     }

@@ -38,7 +38,7 @@ fn run(views: &[View<'_>], origins: &[u64]) -> Option<Vec<Outcome>> {
         tensors.push(tensor.with_memory(addresses.0, addresses.1, std::ptr::from_mut(outcome) as u64));
         memory.push((partials, finished));
     }
-    let launch = Launch::new(&tensors, true);
+    let launch = Launch::new(tensors, true);
     // SAFETY: the structures have the layout of the kernel, which a test below checks, and all memory is alive.
     #[expect(unsafe_code)]
     unsafe {

@@ -143,7 +143,7 @@ impl Recorder {
             let graph = place.graph.clone();
             let (stream, dtype, has_digest) =
                 (place.found.stream, place.found.tensor.dtype, first.expected.has_digest);
-            let is_same = |(queued, place): &mut (Queued, Place)| {
+            let is_same = |(queued, place): &(Queued, Place)| {
                 Arc::ptr_eq(&queued.step, &step)
                     && Arc::ptr_eq(&place.gpu, &gpu)
                     && place.found.stream == stream
@@ -152,9 +152,14 @@ impl Recorder {
                     && queued.expected.has_digest == has_digest
             };
             let number = place.found.device;
-            let mut queued = VecDeque::with_capacity(queue.len());
-            let mut tensors = Vec::with_capacity(queue.len());
-            for (one, place) in queue.extract_if(.., is_same) {
+            // Nearly always they are all of one kind.
+            let together = match queue.iter().all(is_same) {
+                true => std::mem::take(&mut queue),
+                false => queue.extract_if(.., |one| is_same(one)).collect(),
+            };
+            let mut queued = VecDeque::with_capacity(together.len());
+            let mut tensors = Vec::with_capacity(together.len());
+            for (one, place) in together {
                 queued.push_back(one);
                 tensors.push(place.found.tensor);
             }

@@ -28,6 +28,9 @@ const NO_MEMORY: &str = "tensors were copied to be measured: their device had no
 /// Torch's error for the second. Not every release has the class in the same place.
 const OUT_OF_MEMORY: &str = "OutOfMemoryError";
 
+/// Tensors of a call that there is memory for at all times.
+const MANY: usize = 64;
+
 /// A tensor that waits for the others of its call.
 pub(super) struct Queued {
     tensor: Py<PyAny>,
@@ -127,16 +130,20 @@ impl Recorder {
     /// Starts measuring the tensors of a call, before anything else can change them.
     pub(in crate::capture) fn measure_queued(&self, py: Python<'_>) -> PyResult<()> {
         // Taken out first: Python code may come back here.
-        let all = QUEUE.with_borrow_mut(std::mem::take);
-        if all.is_empty() {
-            return Ok(());
-        }
         let (mut on_gpus, mut queue) = (Vec::new(), Vec::new());
-        for (queued, place) in all {
-            match place {
-                Some(place) => on_gpus.push((queued, place)),
-                None => queue.push(queued),
+        QUEUE.with_borrow_mut(|all| {
+            on_gpus.reserve(all.len());
+            for (queued, place) in all.drain(..) {
+                match place {
+                    Some(place) => on_gpus.push((queued, place)),
+                    None => queue.push(queued),
+                }
             }
+            // Memory for the next call, but not for what an optimizer gets.
+            all.shrink_to(MANY);
+        });
+        if on_gpus.is_empty() && queue.is_empty() {
+            return Ok(());
         }
         queue.extend(self.launch(py, on_gpus)?);
         while let Some(first) = queue.first() {
