@@ -97,6 +97,8 @@ pub(in crate::native) struct Flow {
     pub(in crate::native) shared: HashSet<(u64, u64)>,
     /// The gradients of a module's parameters, by the unit of the module.
     pub(in crate::native) gradients: HashMap<usize, usize>,
+    /// Units with uninitialised memory among their entries, on both sides.
+    pub(in crate::native) blank: HashSet<usize>,
     /// Of units with many entries: the number of the first at a place.
     places: HashMap<usize, HashMap<u64, usize>>,
     /// Who took a result of the unit, on either side: unit and number of the entry.
@@ -137,6 +139,7 @@ impl Flow {
             kinds: vec![0; units.len()],
             shared: HashSet::new(),
             gradients: HashMap::new(),
+            blank: blank(units),
             places: places(units),
             takers: UnitLists::of(units.len(), &[]),
             inside_backward: HashMap::new(),
@@ -441,6 +444,11 @@ impl Flow {
         let (sums, leaves): (Vec<usize>, Vec<usize>) = leaves.partition(|&at| is_sum(at));
         leaves.into_iter().chain(sums).chain(composites.into_iter().map(|(_, at)| at)).collect()
     }
+}
+
+fn blank(units: &[CallEvidence]) -> HashSet<usize> {
+    let is_blank = |unit: &CallEvidence| unit.entries.iter().any(|entry| entry.state == Relation::Blank);
+    (0..units.len()).filter(|&at| is_blank(&units[at])).collect()
 }
 
 /// The numbers of entries by their places, of units with many. Calls on lists have thousands, each of which is asked for.
