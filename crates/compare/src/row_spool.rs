@@ -78,7 +78,15 @@ impl PackedUnit {
         for row in rows {
             packed.push(row.verdict as u8);
             pack_count(row.cells.len(), &mut packed);
-            row.cells.iter().for_each(|cell| pack(cell, &mut packed));
+            let mut before = &Cell::Missing;
+            for cell in &row.cells {
+                // What both sides have alike stands side by side: names, dtypes, shapes.
+                match matches!(cell, Cell::Text(_) | Cell::List(_)) && cell == before {
+                    true => packed.push(AS_BEFORE),
+                    false => pack(cell, &mut packed),
+                }
+                before = cell;
+            }
             row.fact.pack(&mut packed);
         }
         PackedUnit(packed)
@@ -142,12 +150,21 @@ const SHARE: u8 = 6;
 const COMPLEX: u8 = 7;
 const FLAG: u8 = 8;
 const LIST: u8 = 9;
+const COUNT: u8 = 10;
+/// The same as the cell before.
+const AS_BEFORE: u8 = 11;
 
 fn pack(cell: &Cell, packed: &mut Vec<u8>) {
     match cell {
         Cell::Missing => packed.push(MISSING),
         Cell::Text(text) => pack_text(text, packed),
-        Cell::Int(value) => pack_bytes(INT, &value.to_le_bytes(), packed),
+        Cell::Int(value) => match u32::try_from(*value) {
+            Ok(count) => {
+                packed.push(COUNT);
+                pack_count(count as usize, packed);
+            }
+            Err(_) => pack_bytes(INT, &value.to_le_bytes(), packed),
+        },
         Cell::Number(value) => pack_bytes(NUMBER, &value.to_le_bytes(), packed),
         Cell::Exact(value) => pack_bytes(EXACT, &value.to_le_bytes(), packed),
         Cell::ExactSingle(value) => pack_bytes(EXACT_SINGLE, &value.to_le_bytes(), packed),
@@ -194,7 +211,14 @@ fn unpack_all(reader: &mut &[u8], depth: usize) -> io::Result<Vec<Cell>> {
     let count = count(reader)?;
     let mut cells = Vec::with_capacity(count.min(TYPICAL_CELLS));
     for _ in 0..count {
-        cells.push(unpack(reader, depth)?);
+        let cell = match (reader.first(), cells.last()) {
+            (Some(&AS_BEFORE), Some(before)) => {
+                *reader = &reader[1..];
+                Cell::clone(before)
+            }
+            _ => unpack(reader, depth)?,
+        };
+        cells.push(cell);
     }
     Ok(cells)
 }
@@ -214,12 +238,14 @@ fn unpack(reader: &mut &[u8], depth: usize) -> io::Result<Cell> {
             Cell::Text(str::from_utf8(text).map_err(io::Error::other)?.to_owned())
         }
         INT => Cell::Int(i128::from_le_bytes(bytes(reader)?)),
+        COUNT => Cell::Int(count(reader)? as i128),
         NUMBER => Cell::Number(f64::from_le_bytes(bytes(reader)?)),
         EXACT => Cell::Exact(f64::from_le_bytes(bytes(reader)?)),
         EXACT_SINGLE => Cell::ExactSingle(f32::from_le_bytes(bytes(reader)?)),
         SHARE => Cell::Share(f64::from_le_bytes(bytes(reader)?)),
         COMPLEX => Cell::Complex(f64::from_le_bytes(bytes(reader)?), f64::from_le_bytes(bytes(reader)?)),
         FLAG => Cell::Flag(byte(reader)? != 0),
+        AS_BEFORE => return Err(io::ErrorKind::InvalidData.into()),
         _ if depth > MAX_DEPTH => return Err(io::ErrorKind::InvalidData.into()),
         _ => Cell::List(unpack_all(reader, depth + 1)?),
     })
@@ -262,6 +288,13 @@ mod tests {
             Cell::Missing,
             Cell::text("Functional.linear.0.forward — ρ"),
             Cell::Int(-(1 << 100)),
+            Cell::Int(i128::from(u32::MAX)),
+            Cell::Int(i128::from(u32::MAX) + 1),
+            Cell::text("the same on both sides"),
+            Cell::text("the same on both sides"),
+            Cell::List(vec![Cell::Int(8), Cell::Int(0)]),
+            Cell::List(vec![Cell::Int(8), Cell::Int(0)]),
+            Cell::Missing,
             Cell::Number(0.1),
             Cell::Exact(-0.0),
             Cell::ExactSingle(1e-40),

@@ -185,20 +185,47 @@ fn strides(tensor: &TensorItem) -> Option<Vec<u64>> {
     (tensor.shape()?.len() == strides.len()).then_some(strides)
 }
 
-pub(crate) fn tensor_entry(tensor: TensorItem) -> TensorEntry {
-    let mut entry = TensorEntry::bare(String::new(), None);
-    entry.strides = strides(&tensor);
-    entry.data = match tensor.data_name() {
+fn data(tensor: &TensorItem) -> Data {
+    match tensor.data_name() {
         Ok(None) => Data::None,
-        Ok(Some(name)) => match FilePart::of(name, &tensor) {
+        Ok(Some(name)) => match FilePart::of(name, tensor) {
             Ok(None) => Data::File(name.to_owned()),
             Ok(Some(part)) => Data::Part(Box::new(part)),
             Err(error) => Data::Refused(error.to_string()),
         },
         Err(error) => Data::Refused(error.to_string()),
-    };
-    entry.further = further(&tensor);
-    entry.mesh = mesh(&tensor).map(Box::new);
+    }
+}
+
+/// Whether a key says nothing of elements in a file, of counts, or of other ranks.
+fn is_typical(key: &str) -> bool {
+    matches!(
+        key,
+        "type"
+            | "dtype"
+            | "shape"
+            | "Max"
+            | "Min"
+            | "Mean"
+            | "Norm"
+            | "requires_grad"
+            | "md5"
+            | "source"
+            | "is_recompute"
+            | "blank"
+            | "changed"
+    )
+}
+
+pub(crate) fn tensor_entry(tensor: TensorItem) -> TensorEntry {
+    let mut entry = TensorEntry::bare(String::new(), None);
+    // Other keys are looked for one by one, which most tensors need not wait for.
+    if !tensor.fields().iter().all(|(key, _)| is_typical(key)) {
+        entry.strides = strides(&tensor);
+        entry.data = data(&tensor);
+        entry.further = further(&tensor);
+        entry.mesh = mesh(&tensor).map(Box::new);
+    }
     entry.shape = tensor.shape();
     let text = |value: Json| if let Json::Str(text) = value { Some(text) } else { None };
     // Of a key that occurs twice the last counts, as in Python.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 pub struct NameId(u32);
 
 impl NameId {
-    pub(crate) fn number(self) -> u32 {
+    /// The number, from 0.
+    pub fn number(self) -> u32 {
         self.0
     }
 

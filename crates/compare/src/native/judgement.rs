@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use ulpscope_dump::CallKind;
 
 use super::correspondence::{
-    Agreed, Cut, EndApart, EndKind, Pieces, ProgramPair, Unrelated, cut_pieces, other_origin,
+    Agreed, Cut, EndApart, EndKind, KeptTensors, Pieces, ProgramPair, Unrelated, cut_pieces, other_origin,
     returns_otherwise,
 };
 use super::ports::{self, Port, Said};
@@ -31,6 +31,8 @@ pub(super) struct Runs<'a> {
     pub(super) noise: &'a Noise,
     pub(super) trained: Option<Trained>,
     pub(super) calls: [&'a Calls<'a>; 2],
+    /// Their tensors, as far as they were kept.
+    pub(super) kept_tensors: [&'a KeptTensors; 2],
     /// Whether calls of both sides use the results of unpaired calls.
     pub(super) all_joined: bool,
     /// Both sides as programs, once somebody asked for them.
@@ -67,7 +69,8 @@ impl<'a> Runs<'a> {
     /// Both sides as programs of values.
     pub(super) fn programs(&self) -> &ProgramPair<'a> {
         let trained = self.trained.map_or(0.0, |trained| trained.apart);
-        self.programs.get_or_init(|| ProgramPair::of(self.calls, ports::noise_of(self), trained))
+        self.programs
+            .get_or_init(|| ProgramPair::of(self.calls, self.kept_tensors, ports::noise_of(self), trained))
     }
 
     /// Concludes. Where inputs are cut differently, no call is blamed for what follows from that.
@@ -253,8 +256,8 @@ impl<'a> Runs<'a> {
     fn returns_otherwise(&self) -> bool {
         returns_otherwise(self.calls, |[target, golden]| {
             let [one, other] = [self.flow.unit_of[0].of(target.0), self.flow.unit_of[1].of(golden.0)];
-            let Some(unit) = one.filter(|_| one == other).map(|at| &self.units[at]) else { return false };
-            let made = unit.entries.iter().find(|entry| entry.place() == target.1);
+            let Some(at) = one.filter(|_| one == other) else { return false };
+            let made = self.flow.entry_at(self.units, at, target.1);
             made.is_some_and(|made| made.golden_place() == golden.1)
         })
     }

@@ -23,8 +23,8 @@ pub(crate) mod thresholds;
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ulpscope_dump::{Content, Entry, Error, Rank, Role, Task};
 
@@ -50,7 +50,7 @@ use attribution::routes::Routes;
 use attribution::side_branches::{ExactResult, side_branches};
 use columns::Line;
 pub use columns::{COLUMNS, PROOF_COLUMNS};
-use correspondence::{Agreed, EndApart, EndKind, Pieces, Unrelated};
+use correspondence::{Agreed, EndApart, EndKind, KeptTensors, Pieces, Unrelated};
 use evidence::call_evidence::{
     CallEvidence, CallNumbers, EntryEvidence, EntryTraits, NewEntry, Prints, Source,
 };
@@ -112,6 +112,10 @@ struct NativePlan<'a> {
     entries: EntryStore,
     /// What entries of these have in common.
     traits: Shared<EntryTraits>,
+    /// What two different programs need of the tensors of calls.
+    kept_tensors: [KeptTensors; 2],
+    /// By side: calls without partner that returned NaN.
+    lone_nan: [Mutex<HashSet<usize>>; 2],
     /// The sides whose dump was found to say where entries came from.
     says_sources: [AtomicBool; 2],
 }
@@ -196,9 +200,15 @@ impl Plan for NativePlan<'_> {
 impl<'a> NativePlan<'a> {
     fn of(options: &'a PairOptions, target: &'a Rank, golden: &'a Rank) -> NativePlan<'a> {
         let pairing = pair(target, golden, options);
+        let (target, golden) = (Calls::of(target), Calls::of(golden));
+        let kept_tensors = match ports::may_be_port(&pairing.units, [&target, &golden]) {
+            true => [&target, &golden].map(KeptTensors::of_all),
+            false => Default::default(),
+        };
         NativePlan {
-            target: Calls::of(target),
-            golden: Calls::of(golden),
+            target,
+            golden,
+            kept_tensors,
             observed: pairing.units.iter().map(|_| OnceLock::new()).collect(),
             entries: EntryStore::default(),
             traits: Shared::default(),
@@ -207,6 +217,7 @@ impl<'a> NativePlan<'a> {
             floor: None,
             step: None,
             proving: None,
+            lone_nan: Default::default(),
             says_sources: Default::default(),
         }
     }
@@ -263,6 +274,7 @@ impl<'a> NativePlan<'a> {
             noise: &noise,
             trained,
             calls: [&self.target, &self.golden],
+            kept_tensors: self.kept_tensors.each_ref(),
             all_joined: !joined.contains(&false),
             programs: OnceCell::new(),
         };
@@ -479,6 +491,8 @@ impl<'a> NativePlan<'a> {
         judged.how = Some(how);
         match (target.entries(pair.target), golden.entries(pair.golden)) {
             (Ok(one), Ok(other)) => {
+                self.kept_tensors[0].keep(&self.target, pair.target, &one);
+                self.kept_tensors[1].keep(&self.golden, pair.golden, &other);
                 observed.adds_nothing =
                     evidence::call_evidence::adds_nothing(&one, self.target.operation(pair.target))
                         && evidence::call_evidence::adds_nothing(&other, self.golden.operation(pair.golden));
@@ -601,6 +615,11 @@ impl<'a> NativePlan<'a> {
                 Vec::new()
             }
         };
+        self.kept_tensors[side as usize].keep(calls, call, &entries);
+        if entries.iter().any(attribution::remarks::is_nan_result) {
+            // A thread that panicked has left whole numbers behind.
+            self.lone_nan[side as usize].lock().unwrap_or_else(PoisonError::into_inner).insert(call);
+        }
         let seen = entries.iter().map(|entry| NewEntry::lone(0, side, entry, source(calls, entry)));
         let seen = self.shared(seen.collect());
         let prints = entries.iter().map(|entry| match side {

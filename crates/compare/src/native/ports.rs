@@ -14,11 +14,16 @@ use crate::native::attribution::conclusion::{Cause, Conclusion, found};
 use crate::native::attribution::conclusion_list::ConclusionList;
 use crate::native::attribution::updates::computed_from_gradients;
 use crate::native::evidence::call_evidence::{CallEvidence, EntryEvidence, Relation};
-use crate::native::evidence::flow::Flow;
+use crate::native::evidence::flow::{Calls, Flow};
 use crate::native::evidence::written::PARAMETER;
 use crate::native::expectation::expectations::ErrorProfile;
 use crate::native::final_results::final_parameters::FinalParameters;
+use crate::pairing::Unit;
+use crate::style::Side;
 use crate::verdict::Class;
+
+/// How the names of modules begin.
+const MODULE: &str = "Module.";
 
 /// What was concluded of two programs.
 pub(super) struct Port {
@@ -138,6 +143,33 @@ pub(super) fn is_port(units: &[CallEvidence], flow: &Flow, kept: &FinalParameter
         all += 1;
         lone += usize::from(units[at].is_lone() && !units[at].adds_nothing);
     }
+    is_of_two_programs(lone, all)
+}
+
+/// Whether pairing lets one expect two different programs: more is not known before calls are read.
+pub(super) fn may_be_port(units: &[Unit], calls: [&Calls<'_>; 2]) -> bool {
+    let is_operation = |side: Side, call: usize| {
+        let rank = calls[side as usize].rank;
+        let of = &rank.calls()[call];
+        of.kind == CallKind::Forward && !rank.base(of.base).starts_with(MODULE)
+    };
+    let (mut lone, mut all) = (0, 0);
+    for unit in units {
+        let (side, call, is_lone) = match unit {
+            Unit::Pair(pair) => (Side::Target, pair.target, false),
+            Unit::TargetOnly { call, .. } => (Side::Target, *call, true),
+            Unit::GoldenOnly { call, .. } => (Side::Golden, *call, true),
+        };
+        if is_operation(side, call) {
+            all += 1;
+            lone += usize::from(is_lone);
+        }
+    }
+    is_of_two_programs(lone, all)
+}
+
+/// Whether so many calls without partner, of all of the forward pass, are a different program.
+fn is_of_two_programs(lone: usize, all: usize) -> bool {
     let (lone, all) = (lone as f64, all as f64);
     lone > FEW_LONE.get() && lone * CALLS_PER_LONE.get() > all
 }

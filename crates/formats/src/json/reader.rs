@@ -1,5 +1,7 @@
 //! The pull reader: returns one token at a time and copies no bytes.
 
+mod plain;
+
 use super::{Event, Json, MAX_DEPTH, skip, text};
 use crate::budget::Budget;
 use crate::error::{Error, Fault, Place};

@@ -111,6 +111,15 @@ impl<'a> Body<'a> {
 
     /// The next field, unless the object ends.
     fn field(&mut self) -> Read<Field> {
+        if let Some((key, value)) = self.reader.plain_field() {
+            self.charge_text(key)?;
+            match &value {
+                Json::Str(text) => self.charge_text(text)?,
+                Json::List(items) => self.charge_list(items.len())?,
+                _ => {}
+            }
+            return Ok(Some((known(Cow::Borrowed(key)), value)));
+        }
         let Event::Key(key) = self.reader.expect_event()? else { return Ok(None) };
         self.charge_text(&key)?;
         let first = self.reader.expect_event()?;
@@ -133,6 +142,11 @@ impl<'a> Body<'a> {
 
     fn charge(&self, count: usize, size: usize) -> Result<(), Error> {
         self.budget.charge_push(TREE, count, size).map_err(|fault| self.reader.error(fault))
+    }
+
+    /// Charges a list that was read at once.
+    fn charge_list(&self, len: usize) -> Result<(), Error> {
+        (0..len).try_for_each(|count| self.charge(count, ITEM_SIZE))
     }
 
     fn charge_text(&self, text: &str) -> Result<(), Error> {
@@ -184,6 +198,11 @@ mod tests {
             format!(r#"{{"input_args":[{tensor},[{tensor},null]],"input_kwargs":{{"x":{tensor}}},"output":[]}}"#),
             r#"[{"type":"int","value":3},{"type":"slice","value":[0,null,{"a":1}]},{"type":"int","value":1,"more":2}]"#
                 .to_owned(),
+            // Fields that are read at once, and such as are not.
+            r#"{"type":"torch.Tensor" , "dtype": "torch.float32","shape": [ 2 , 30 ] ,"Max":-1e-7,"Min":-Infinity,"Mean":1E+3,
+                "Norm":12345678901234567890123,"a":[],"b":[1,-2],"c":[1,2.0],"d":[[1]],"e":true,"f":false,"g":null,
+                "h":"\u00e9\n","i":"é","j":{"k":[0]},"l":[999999999999999999,1000000000000000000],"m":0,"shape":[7]}"#
+                .to_owned(),
             r#"{"type":"a"}"#.to_owned(),
             r#"{"type":"a","other":1}"#.to_owned(),
             r#"{"class_type":"Group","dtype":"x","shape":"y","type":3}"#.to_owned(),
@@ -206,6 +225,11 @@ mod tests {
     #[test]
     fn what_is_unusual_is_left_to_the_tree() {
         let deep = format!("{}{}", "[".repeat(MAX_DEPTH + 2), "]".repeat(MAX_DEPTH + 2));
+        let broken = ["[1,]", "[01]", "[1 2]", "[1", "01", "-", "1.", "tru", "\"a", "", "\"\u{7}\""];
+        for value in broken {
+            let text = format!(r#"{{"type":"a","dtype":"b","shape":{value}}}"#);
+            assert!(read(text.as_bytes()).is_none(), "{text}");
+        }
         for text in [r#"{"dtype":1,"type":"late"}"#, &deep, r#"{"type":"a","value":"#, "", r#"{"a":}"#] {
             assert!(read(text.as_bytes()).is_none(), "{text}");
         }

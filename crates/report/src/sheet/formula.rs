@@ -23,10 +23,19 @@ const SEPARATORS: [char; 3] = [';', '\n', '\r'];
 
 /// The text with a `'` before anything that could begin a formula.
 pub(crate) fn disarm(text: &str) -> Cow<'_, str> {
-    if !text.contains(BEGINNINGS) || is_harmless(text) {
+    if !may_contain_beginning(text) || !text.contains(BEGINNINGS) || is_harmless(text) {
         return Cow::Borrowed(text);
     }
     rewrite(text, |quotes| quotes + 1)
+}
+
+/// The first byte of the wide forms among [`BEGINNINGS`].
+const WIDE: u8 = 0xef;
+
+/// Whether one of [`BEGINNINGS`] may be in a text. Looking at all bytes is fast, and there is none in nearly all texts.
+fn may_contain_beginning(text: &str) -> bool {
+    let is_beginning = |byte: u8| matches!(byte, b'=' | b'+' | b'-' | b'@' | b'\t' | b'\r' | WIDE);
+    text.bytes().fold(false, |any, byte| any | is_beginning(byte))
 }
 
 /// The text that was [disarmed](disarm).
@@ -55,4 +64,17 @@ fn rewrite(text: &str, quotes: impl Fn(usize) -> usize) -> Cow<'_, str> {
         out.push_str(bare);
     }
     if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_beginning_of_a_formula_is_passed_over() {
+        for beginning in BEGINNINGS {
+            assert!(may_contain_beginning(&format!("name{beginning}")), "{beginning:?}");
+        }
+        assert!(!may_contain_beginning("Functional.linear.0.forward, é: [2, 8]"));
+    }
 }

@@ -59,9 +59,7 @@ fn push_python(cell: &Cell, out: &mut String) {
     match cell {
         Cell::Missing => out.push_str("None"),
         Cell::Text(text) => push_quoted(text, out),
-        Cell::Int(value) => {
-            let _ = write!(out, "{value}");
-        }
+        Cell::Int(value) => push_int(*value, out),
         Cell::Number(value) | Cell::Exact(value) | Cell::Share(value) => {
             out.push_str(&python_float_repr(*value));
         }
@@ -77,6 +75,26 @@ fn push_python(cell: &Cell, out: &mut String) {
         }
         Cell::Record(record) => out.push_str(&record.to_json().to_string()),
     }
+}
+
+/// The digits of an integer. Sizes are written by the million, and formatting them takes several times as long.
+fn push_int(value: i128, out: &mut String) {
+    let Ok(mut rest) = u64::try_from(value) else {
+        let _ = write!(out, "{value}");
+        return;
+    };
+    // The largest has twenty digits.
+    let mut digits = [b'0'; 20];
+    let mut first = digits.len() - 1;
+    loop {
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+        first -= 1;
+    }
+    digits[first..].iter().for_each(|&digit| out.push(char::from(digit)));
 }
 
 fn push_list<T>(items: &[T], out: &mut String, push: impl Fn(&T, &mut String)) {
@@ -103,4 +121,19 @@ fn push_quoted(text: &str, out: &mut String) {
         }
     }
     out.push('\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_of_any_size_have_their_digits() {
+        let large = i128::from(u64::MAX);
+        for value in [0, 9, 10, 1024, large, large + 1, -1, i128::MIN, i128::MAX] {
+            let mut text = String::new();
+            push_int(value, &mut text);
+            assert_eq!(text, value.to_string());
+        }
+    }
 }

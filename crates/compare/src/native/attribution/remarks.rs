@@ -1,6 +1,8 @@
 //! What there is to know of two runs beyond which call is at fault: where they take different ways to the same results,
 //! where only their arguments or their dtypes differ.
 
+use std::sync::PoisonError;
+
 use ulpscope_dump::{CallKind, Content, Entry, Rank, Role};
 
 use crate::native::attribution::conclude::argument_differs;
@@ -82,22 +84,30 @@ fn non_finite(plan: &NativePlan<'_>, known: &Hindsight) -> Option<Note> {
     Some(Note::NonFiniteOnOneSide { side, first })
 }
 
+/// Whether a call returned NaN in an entry.
+pub(in crate::native) fn is_nan_result(entry: &Entry) -> bool {
+    match &entry.content {
+        Content::Tensor(tensor) if entry.role == Role::Output => {
+            recorded(tensor).iter().flatten().any(|number| number.is_nan())
+        }
+        _ => false,
+    }
+}
+
 /// The first result that is NaN among calls without partner, where those of one side alone have any.
 fn nan_of_one_side(plan: &NativePlan<'_>, known: &Hindsight) -> Option<(Side, String)> {
     if known.is_vouched {
         return None;
     }
-    let has_nan = |entry: &Entry| match &entry.content {
-        Content::Tensor(tensor) => recorded(tensor).iter().flatten().any(|number| number.is_nan()),
-        _ => false,
-    };
-    let first = |rank: &Rank, call: &dyn Fn(&CallEvidence) -> Option<usize>| {
-        let lone = known.observed.iter().filter(|unit| unit.is_lone()).filter_map(call);
+    let first = |side: Side, rank: &Rank, call: &dyn Fn(&CallEvidence) -> Option<usize>| {
+        let returned = plan.lone_nan[side as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        let lone = known.observed.iter().filter(|unit| !returned.is_empty() && unit.is_lone());
+        let lone = lone.filter_map(call).filter(|call| returned.contains(call));
         let mut entries = lone.flat_map(|call| rank.entries(call).unwrap_or_default());
-        Some(entries.find(|entry| entry.role == Role::Output && has_nan(entry))?.name)
+        Some(entries.find(is_nan_result)?.name)
     };
-    let target = first(plan.target.rank, &CallEvidence::target);
-    let golden = first(plan.golden.rank, &CallEvidence::golden);
+    let target = first(Side::Target, plan.target.rank, &CallEvidence::target);
+    let golden = first(Side::Golden, plan.golden.rank, &CallEvidence::golden);
     let is_paired = |side: usize| {
         let mut all = known.observed.iter().flat_map(|unit| &unit.entries);
         all.any(|entry| entry.numbers.as_ref().is_some_and(|numbers| numbers.has_nan(side)))

@@ -10,7 +10,8 @@ impl Attribution<'_> {
         let is_blank = |(side, source): (usize, &Source)| match source {
             Source::Call(call, place) => {
                 let maker = self.flow.unit_of[side].of(*call);
-                maker.is_some_and(|maker| {
+                // Asked for every argument: nearly no call returns any.
+                maker.filter(|maker| self.flow.blank.contains(maker)).is_some_and(|maker| {
                     let made = self.units[maker].entries.iter();
                     made.filter(|made| made.state == Relation::Blank)
                         .any(|made| [made.place(), made.golden_place()][side] == *place)

@@ -3,9 +3,11 @@
 //! Statistics find them: values of the same size, computed from the same parameters, with the same extremes, mean and
 //! norm as far as rounding lets them. Where both sides recorded the elements of the same shape, these decide.
 
-use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
+use rayon::prelude::*;
 use ulpscope_dump::{Content, Entry, Rank};
 
 use super::likeness::distance;
@@ -30,7 +32,7 @@ pub(super) struct Counterparts<'a> {
     /// By side and value: the counterpart that is most alike.
     pub(super) nearest: [Vec<Option<usize>>; 2],
     /// What elements say of values that have one.
-    refuted: RefCell<HashMap<(usize, usize), bool>>,
+    refuted: Mutex<HashMap<(usize, usize), bool>>,
     limit: f64,
     /// How far apart two runs of one program are.
     pub(super) noise: f64,
@@ -54,15 +56,14 @@ impl<'a> Counterparts<'a> {
             ranks,
             like: programs.map(|program| group(&program.values)),
             nearest: programs.map(|program| vec![None; program.values.len()]),
-            refuted: RefCell::default(),
+            refuted: Mutex::default(),
             limit,
             noise,
             largest_squares: programs.map(largest_square),
         };
         for side in [Side::Target, Side::Golden] {
-            found.nearest[side as usize] = (0..programs[side as usize].values.len())
-                .map(|value| found.alike(side, value).into_iter().next())
-                .collect();
+            let values = (0..programs[side as usize].values.len()).into_par_iter();
+            found.nearest[side as usize] = values.map(|value| found.most_alike(side, value)).collect();
         }
         found
     }
@@ -129,6 +130,9 @@ impl<'a> Counterparts<'a> {
 
     /// How many elements of two exact values differ; nothing, where a side has no elements.
     pub(super) fn differing_elements(&self, [target, golden]: [usize; 2]) -> Option<f64> {
+        if !self.have_elements([target, golden]) {
+            return None;
+        }
         let [one, other] = [self.entry(Side::Target, target)?, self.entry(Side::Golden, golden)?];
         let measured = measure((self.ranks[0], &one), (self.ranks[1], &other));
         let comparison = measured.comparison.as_ref()?;
@@ -137,10 +141,21 @@ impl<'a> Counterparts<'a> {
 
     /// The values of the other program that look the same, the most alike first.
     fn alike(&self, side: Side, value: usize) -> Vec<usize> {
+        let mut found: Vec<Alike> = self.all_alike(side, value).collect();
+        found.sort_by(in_order);
+        found.into_iter().map(|(_, _, other)| other).collect()
+    }
+
+    /// The first of them.
+    fn most_alike(&self, side: Side, value: usize) -> Option<usize> {
+        self.all_alike(side, value).min_by(in_order).map(|(_, _, other)| other)
+    }
+
+    fn all_alike(&self, side: Side, value: usize) -> impl Iterator<Item = Alike> {
         let (here, there) = (side as usize, 1 - side as usize);
         let one = &self.programs[here].values[value];
         let others = &self.programs[there].values;
-        let Some(group) = self.like[there].get(&likes(one)) else { return Vec::new() };
+        let group = self.like[there].get(&likes(one)).map_or(&[][..], Vec::as_slice);
         let norm = norm(one);
         let near = norm.is_finite().then(|| {
             let least = self.least_norm(side, one);
@@ -148,18 +163,14 @@ impl<'a> Counterparts<'a> {
             let to = group.partition_point(|&other| self::norm(&others[other]) <= norm / least);
             &group[from..to]
         });
-        let mut found: Vec<(f64, bool, usize)> = Vec::new();
-        for &other in near.unwrap_or(group) {
+        near.unwrap_or(group).iter().filter_map(move |&other| {
             let value = &others[other];
             let allowed = self.allowed(one, value);
-            let Some(apart) = distance(one.count, &one.numbers, &value.numbers) else { continue };
-            if apart <= allowed {
-                let times = if allowed > 0.0 { apart / allowed } else { 0.0 };
-                found.push((times, one.shape != value.shape, other));
-            }
-        }
-        found.sort_by(|one, other| one.0.total_cmp(&other.0).then((one.1, one.2).cmp(&(other.1, other.2))));
-        found.into_iter().map(|(_, _, other)| other).collect()
+            let apart =
+                distance(one.count, &one.numbers, &value.numbers).filter(|&apart| apart <= allowed)?;
+            let times = if allowed > 0.0 { apart / allowed } else { 0.0 };
+            Some((times, one.shape != value.shape, other))
+        })
     }
 
     /// How many times smaller the norm of a value may be that is alike. How far apart two values may be is not known before both
@@ -184,17 +195,22 @@ impl<'a> Counterparts<'a> {
     /// Whether elements show that a value has no counterpart: all that look the same in its shape differ.
     fn is_refuted(&self, side: Side, value: usize) -> bool {
         let key = (side as usize, value);
-        if let Some(&known) = self.refuted.borrow().get(&key) {
+        // A thread that panicked has left whole answers behind.
+        let refuted = || self.refuted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&known) = refuted().get(&key) {
             return known;
         }
         let mut compared = self.by_elements(side, value).peekable();
-        let refuted = compared.peek().is_some() && compared.all(|agrees| agrees == Some(false));
-        self.refuted.borrow_mut().insert(key, refuted);
-        refuted
+        let is_refuted = compared.peek().is_some() && compared.all(|agrees| agrees == Some(false));
+        refuted().insert(key, is_refuted);
+        is_refuted
     }
 
     /// The relative distance of the elements of two values; nothing, where a side has none.
     pub(super) fn elements(&self, [target, golden]: [usize; 2]) -> Option<f64> {
+        if !self.have_elements([target, golden]) {
+            return None;
+        }
         let [one, other] = [self.entry(Side::Target, target)?, self.entry(Side::Golden, golden)?];
         let measured = measure((self.ranks[0], &one), (self.ranks[1], &other));
         measured.comparison.as_ref()?;
@@ -206,6 +222,11 @@ impl<'a> Counterparts<'a> {
             (_, Some(extent)) if extent.mismatched == 0 => Some(extent.relative()),
             _ => Some(f64::INFINITY),
         }
+    }
+
+    /// Whether elements of both values were recorded: otherwise nothing is read for them.
+    fn have_elements(&self, pair: [usize; 2]) -> bool {
+        self.pair(pair).into_iter().all(|value| value.has_elements)
     }
 
     /// What the dump has of a value.
@@ -234,6 +255,14 @@ fn largest_square(program: &Program) -> Option<f64> {
     let values = &program.values;
     let largest = || values.iter().map(|value| value.square).fold(0.0, f64::max);
     values.iter().all(is_whole).then(largest)
+}
+
+/// How far apart a value is from another, relative to what may be; whether its shape differs; and its number.
+type Alike = (f64, bool, usize);
+
+/// The most alike first.
+fn in_order(one: &Alike, other: &Alike) -> Ordering {
+    one.0.total_cmp(&other.0).then((one.1, one.2).cmp(&(other.1, other.2)))
 }
 
 fn group(values: &[Value]) -> HashMap<Likes, Vec<usize>> {

@@ -10,7 +10,7 @@
 //! lie the calls that may have made the difference.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use super::counterparts::Counterparts;
 use super::program::Program;
@@ -54,17 +54,13 @@ pub(super) fn find(
     differing: &[[usize; 2]],
 ) -> Option<Cut> {
     let [target, golden] = counterparts.programs;
-    let on_the_way = [Side::Target, Side::Golden].map(|side| {
-        differing
-            .iter()
-            .flat_map(|ends| back(counterparts, side, ends[side as usize]))
-            .collect::<HashSet<usize>>()
-    });
+    let on_the_way = [Side::Target, Side::Golden]
+        .map(|side| back(counterparts, side, differing.iter().map(|ends| ends[side as usize])));
     let mut anchors = anchors(target, golden, weights);
     anchors.retain(|anchor| on_the_way[0].contains(&anchor[0]) && on_the_way[1].contains(&anchor[1]));
     let first = anchors.into_iter().min_by_key(|anchor| *anchor);
     let end = first.or_else(|| differing.iter().copied().min())?;
-    let parts = [Side::Target, Side::Golden].map(|side| back(counterparts, side, end[side as usize]));
+    let parts = [Side::Target, Side::Golden].map(|side| back(counterparts, side, [end[side as usize]]));
     let [ours, theirs] = [Part::of(target, &parts[0]), Part::of(golden, &parts[1])];
     let partners = ours.partners(&theirs);
     let rank = |part: &Part<'_>, side: Side, partners: &HashMap<usize, usize>, there: &Part<'_>| {
@@ -126,10 +122,15 @@ fn growth(counterparts: &Counterparts<'_>, calls: [usize; 2]) -> f64 {
     largest(steps.map(|step| &step.returned)) / largest(steps.map(|step| &step.given)).max(ACCUMULATOR)
 }
 
-/// The values that lead to one, as far as none has a counterpart.
-fn back(counterparts: &Counterparts<'_>, side: Side, end: usize) -> BTreeSet<usize> {
+/// The values that lead to some, as far as none has a counterpart.
+fn back(
+    counterparts: &Counterparts<'_>,
+    side: Side,
+    ends: impl IntoIterator<Item = usize>,
+) -> BTreeSet<usize> {
     let program = counterparts.programs[side as usize];
-    let (mut found, mut waiting) = (BTreeSet::from([end]), vec![end]);
+    let mut found: BTreeSet<usize> = ends.into_iter().collect();
+    let mut waiting: Vec<usize> = found.iter().copied().collect();
     while let Some(value) = waiting.pop() {
         for &given in &program.steps[program.values[value].call].given {
             if !found.contains(&given) && !counterparts.has(side, given) {

@@ -12,9 +12,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use ulpscope_dump::{Rank, Role};
-
-use super::program::{Program, Value, print, sizes, tensors};
+use super::call_tensors::Made;
+use super::program::{Program, Value, print};
 use super::returned::ModelCall;
 
 /// The values that a program ends in.
@@ -35,14 +34,14 @@ pub(super) struct FinalValues {
 }
 
 impl FinalValues {
-    /// Finds the last values of a program, and those that modules pass on.
+    /// Finds the last values of a program, and those that modules pass on. `outermost`: modules in no module, and what they
+    /// return.
     pub(super) fn find(
         program: &Program,
-        rank: &Rank,
-        outermost: &[usize],
+        outermost: &[(usize, Vec<Made>)],
         parents: &[Option<usize>],
     ) -> FinalValues {
-        let last_module = outermost.last().copied();
+        let last_module = outermost.last().map(|&(module, _)| module);
         let recorded = &program.ends;
         let step_ends: HashSet<usize> =
             recorded.returned.values().chain(recorded.buffers.values()).copied().collect();
@@ -77,10 +76,9 @@ impl FinalValues {
             }
         }
         let mut of_last_module = Vec::new();
-        for &module in outermost {
-            let entries = rank.entries(module).unwrap_or_default();
-            for (_, tensor) in tensors(&entries, |role| role == Role::Output) {
-                let found = known.get(&print(tensor.count().unwrap_or(0), &sizes(tensor)));
+        for (module, made) in outermost {
+            for made in made {
+                let found = known.get(&print(made.count.unwrap_or(0), &made.numbers));
                 if let Some(&value) = found {
                     // Dropout in evaluation returns its argument: what uses one uses the other.
                     let copied = program.without_copies(value).unwrap_or(value);
@@ -89,7 +87,7 @@ impl FinalValues {
                         true => last.push(value),
                         false => passed.push(value),
                     }
-                    if Some(module) == last_module {
+                    if Some(*module) == last_module {
                         of_last_module.push(value);
                     }
                 }

@@ -1,6 +1,6 @@
 //! The last values of two programs, paired by content, and what remains of them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ulpscope_dump::operators::Family;
 
@@ -54,13 +54,17 @@ pub(super) fn last_values(counterparts: &Counterparts<'_>) -> Last {
             None => ours.push(one),
         }
     }
+    // Asked for every pair of values that are left over.
+    let mut standing: HashMap<usize, bool> = HashMap::new();
+    let mut stands_there =
+        |other: usize| *standing.entry(other).or_insert_with(|| counterparts.stands(Side::Golden, other));
     for one in ours {
         let value = &target.values[one];
         let is_there = counterparts.stands(Side::Target, one);
         let open: Vec<usize> = theirs
             .iter()
             .copied()
-            .filter(|&other| !is_there || !counterparts.stands(Side::Golden, other))
+            .filter(|&other| !is_there || !stands_there(other))
             .filter(|&other| is_decision(&golden.values[other]) == is_decision(value))
             .collect();
         if let Some(other) = nearest(value, golden, &open) {
@@ -113,16 +117,20 @@ impl Last {
         for side in [Side::Target, Side::Golden] {
             let [here, there] = [side as usize, 1 - side as usize].map(|side| counterparts.programs[side]);
             let ends: Vec<usize> = there.ends.last.iter().chain(&there.ends.passed).copied().collect();
-            let takers = here.takers();
-            for &end in &here.ends.passed {
+            let mut ways = Ways { takers: here.takers(), lost: HashMap::new() };
+            // The last first: on the way from an earlier one, it is known what became of it.
+            let passed = here.ends.passed.iter().rev();
+            let differing = passed.map(|&end| {
+                let open = Some(end).filter(|&end| !counterparts.has(side, end));
+                let nearest = open.and_then(|end| nearest(&here.values[end], there, &ends));
+                nearest.filter(|&nearest| !ways.meet_again(counterparts, side, [end, nearest]))
+            });
+            let differing: Vec<Option<usize>> = differing.collect();
+            for (&end, differing) in here.ends.passed.iter().zip(differing.into_iter().rev()) {
                 if counterparts.has(side, end) {
                     self.agreeing += usize::from(side == Side::Target);
                     self.is_clear |= side == Side::Target && !may_be_elsewhere(counterparts, end);
-                    continue;
-                }
-                if let Some(nearest) = nearest(&here.values[end], there, &ends)
-                    && !meets_again(counterparts, side, [end, nearest], &takers)
-                {
+                } else if let Some(nearest) = differing {
                     self.differ(side, end, nearest);
                 }
             }
@@ -252,48 +260,75 @@ fn is_unexpected(program: &Program, value: usize) -> bool {
     is_unseen || program.ends.returned.values().any(|&returned| returned == value)
 }
 
-/// Whether everything that is computed from a value leads to values that the other program computes, too, and that are far
-/// nearer to their counterparts than it is to the `nearest` value there. What the last module returns may be the prediction:
-/// probabilities and choices do not show all of it.
-fn meets_again(
-    counterparts: &Counterparts<'_>,
-    side: Side,
-    [from, nearest]: [usize; 2],
-    takers: &[Vec<usize>],
-) -> bool {
-    let program = counterparts.programs[side as usize];
-    let limit = counterparts.apart(side.in_order(from, nearest)) / ON_THE_WAY.get();
-    let is_near = |value: usize| {
-        let other = counterparts.nearest[side as usize][value];
-        other.is_some_and(|other| counterparts.apart(side.in_order(value, other)) <= limit)
-    };
-    let is_of_last_module = program.ends.of_last_module.contains(&from);
-    let shows = |call: usize| {
-        let operation = &program.operations[call];
-        let forgets = matches!(operation.family, Family::Softmax | Family::LogSoftmax | Family::Norm);
-        !is_of_last_module || !forgets && !operation.may_hide
-    };
-    let (mut known, mut waiting) = (HashSet::from([from]), vec![from]);
-    while let Some(value) = waiting.pop() {
-        // Copies that nothing is computed from show nothing.
-        if !program.goes_on(value, takers) {
-            return false;
+/// What is computed from values of one program.
+struct Ways {
+    /// By value: the calls that use it.
+    takers: Vec<Vec<usize>>,
+    /// Values from which something leads to no value of the other program: how far apart two values were allowed to be, and
+    /// whether the last module returns it.
+    lost: HashMap<usize, (f64, bool)>,
+}
+
+impl Ways {
+    /// See [`Ways::lead_back`].
+    fn meet_again(&mut self, counterparts: &Counterparts<'_>, side: Side, pair: [usize; 2]) -> bool {
+        let [from, nearest] = pair;
+        let limit = counterparts.apart(side.in_order(from, nearest)) / ON_THE_WAY.get();
+        let is_of_last_module = counterparts.programs[side as usize].ends.of_last_module.contains(&from);
+        let leads_back = self.lead_back(counterparts, side, from, (limit, is_of_last_module));
+        if !leads_back {
+            self.lost.insert(from, (limit, is_of_last_module));
         }
-        let made = takers[value]
-            .iter()
-            .flat_map(|&call| program.steps[call].returned.iter().map(move |&made| (call, made)))
-            .filter(|&(_, made)| program.copied(made).is_none() || program.goes_on(made, takers));
-        for (call, made) in made {
-            let meets = program.values[made].is_telling()
-                && counterparts.has(side, made)
-                && is_near(made)
-                && shows(call);
-            if !meets && known.insert(made) {
-                waiting.push(made);
+        leads_back
+    }
+
+    /// Whether what is lost from a value on is lost for one that leads there, too: for that, no more may be a counterpart.
+    fn is_lost(&self, value: usize, (limit, is_of_last_module): (f64, bool)) -> bool {
+        self.lost.get(&value).is_some_and(|&(lost, of_last)| limit <= lost && (is_of_last_module || !of_last))
+    }
+
+    /// Whether everything that is computed from a value leads to values that the other program computes, too, and that are far
+    /// nearer to their counterparts, by `limit`, than it is to the nearest value there. What the last module returns may be the
+    /// prediction: probabilities and choices do not show all of it.
+    fn lead_back(
+        &self,
+        counterparts: &Counterparts<'_>,
+        side: Side,
+        from: usize,
+        (limit, is_of_last_module): (f64, bool),
+    ) -> bool {
+        let program = counterparts.programs[side as usize];
+        let is_near = |value: usize| {
+            let other = counterparts.nearest[side as usize][value];
+            other.is_some_and(|other| counterparts.apart(side.in_order(value, other)) <= limit)
+        };
+        let shows = |call: usize| {
+            let operation = &program.operations[call];
+            let forgets = matches!(operation.family, Family::Softmax | Family::LogSoftmax | Family::Norm);
+            !is_of_last_module || !forgets && !operation.may_hide
+        };
+        let (mut known, mut waiting) = (HashSet::from([from]), vec![from]);
+        while let Some(value) = waiting.pop() {
+            // Copies that nothing is computed from show nothing.
+            if self.is_lost(value, (limit, is_of_last_module)) || !program.goes_on(value, &self.takers) {
+                return false;
+            }
+            let made = self.takers[value]
+                .iter()
+                .flat_map(|&call| program.steps[call].returned.iter().map(move |&made| (call, made)))
+                .filter(|&(_, made)| program.copied(made).is_none() || program.goes_on(made, &self.takers));
+            for (call, made) in made {
+                let meets = program.values[made].is_telling()
+                    && counterparts.has(side, made)
+                    && is_near(made)
+                    && shows(call);
+                if !meets && known.insert(made) {
+                    waiting.push(made);
+                }
             }
         }
+        true
     }
-    true
 }
 
 /// Of some values of the other program, the one of the same number of elements that is nearest.

@@ -8,6 +8,7 @@
 //! ```
 //! Final results decide whether two programs compute the same. Counterparts decide where they part.
 
+mod call_tensors;
 mod counterparts;
 mod cut;
 pub(in crate::native) mod cut_inputs;
@@ -34,6 +35,7 @@ use crate::native::evidence::flow::Calls;
 use crate::native::evidence::tensor_error::ratio;
 use crate::native::expectation::rounding::ACCUMULATOR;
 use crate::native::thresholds::correspondence::{DOUBTED, IN_COMMON, ON_THE_WAY};
+pub(super) use call_tensors::KeptTensors;
 use counterparts::Counterparts;
 pub(super) use cut::Cut;
 pub(super) use ends::{EndApart, EndKind};
@@ -192,7 +194,7 @@ pub(super) struct ParameterNames {
 
 /// Finds them by content, in the order in which the golden uses them. `trained`: how far apart they may be.
 pub(super) fn parameter_names(calls: [&Calls<'_>; 2], trained: f64) -> ParameterNames {
-    let [target, golden] = calls.map(|calls| Program::of(calls).weights);
+    let [target, golden] = calls.map(|calls| Program::of(calls, &KeptTensors::default()).weights);
     let singles = weights::same_weights(&target, &golden, trained);
     let joined = weights::joined_weights([&target, &golden], &singles, trained);
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();

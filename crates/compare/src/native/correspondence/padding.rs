@@ -10,8 +10,9 @@
 
 use ulpscope_dump::{Content, Role};
 
+use super::call_tensors::{OUTSIDE, sizes};
 use super::counterparts::Counterparts;
-use super::program::{OUTSIDE, print, sizes};
+use super::program::print;
 use super::slices::Elements;
 use crate::style::Side;
 

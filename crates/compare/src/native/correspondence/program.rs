@@ -3,34 +3,28 @@
 //! Modules that have calls inside them compute nothing themselves and are left out. What the program ends in is found in
 //! `final_values.rs`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
 use ulpscope_dump::operators::Family;
-use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
-use ulpscope_formats::json::Json;
+use ulpscope_dump::{CallKind, Entry, Role, TensorEntry};
 
+use super::call_tensors::{
+    CallTensors, KeptTensors, Made, ParameterUse, Taken, made_at, sizes, tensors, unit,
+};
 use super::final_values::FinalValues;
 use super::likeness::distance;
 use super::returned::ModelCall;
 use crate::native::attribution::updates::is_of_optimizer;
-use crate::native::evidence::call_evidence::{Source, hashed, place};
+use crate::native::evidence::call_evidence::{hashed, place};
 use crate::native::evidence::flow::Calls;
-use crate::native::evidence::measure::{Numbers, recorded};
+use crate::native::evidence::measure::Numbers;
 use crate::native::evidence::operation::Operation;
 use crate::native::evidence::tensor_error::SpreadShare;
 use crate::native::evidence::written::parameter_of;
-use crate::native::expectation::rounding::{ACCUMULATOR, unit_roundoff};
+use crate::native::expectation::rounding::ACCUMULATOR;
 use crate::native::thresholds::evidence::TELLING;
-
-/// How dumps name a parameter that a call was given.
-const PARAMETER: &str = "parameter:";
-
-/// Likewise what lies in the `.grad` of a parameter.
-const GRADIENT: &str = "gradient:";
-
-/// Likewise what nothing recorded made.
-pub(super) const OUTSIDE: &str = "outside";
 
 /// The name of records of what models returned, as it stands at the end of a step.
 const RETURNED: &str = "Returned";
@@ -38,8 +32,14 @@ const RETURNED: &str = "Returned";
 /// Calls whose entries are read together, on all cores: those of a whole rank may not fit into memory.
 const READ_TOGETHER: usize = 4096;
 
+/// Results of a call among which one is looked for; of more it is known.
+const FEW_RESULTS: usize = 16;
+
+/// The values of calls with many results, by call and place.
+type MadeByMany = HashMap<(usize, u64), usize>;
+
 /// What a call returned.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Value {
     pub(super) call: usize,
     /// Its place among the entries of the call.
@@ -62,6 +62,8 @@ pub(super) struct Value {
     pub(super) is_overwritten: bool,
     /// Whether it was written into what the program keeps: a parameter, a buffer, an input.
     pub(super) is_state: bool,
+    /// Whether its elements were recorded.
+    pub(super) has_elements: bool,
     /// Of a decision, such as an index or a truth value: the float that it was made from.
     pub(super) decided_from: Option<usize>,
 }
@@ -151,8 +153,16 @@ pub(super) struct Step {
 struct Written {
     /// Nothing, if no call made it.
     value: Option<usize>,
-    /// What is known of it.
-    tensor: Value,
+}
+
+/// What was read of a call.
+enum ReadCall<'a> {
+    /// A forward call. The tensors of one with calls inside are asked for its results alone.
+    Forward(Cow<'a, CallTensors>),
+    /// A call of another kind that a program has values of.
+    Record(Vec<Entry>),
+    /// A call that computes none of its values.
+    Other,
 }
 
 /// The forward pass of one side.
@@ -185,11 +195,13 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn of(calls: &Calls<'_>) -> Program {
+    /// `kept`: the tensors of calls, as far as they were kept when calls were read.
+    pub(super) fn of(calls: &Calls<'_>, kept: &KeptTensors) -> Program {
         let rank = calls.rank;
         let count = rank.calls().len();
         let parents: Vec<Option<usize>> = (0..count).map(|call| rank.parent_call(call)).collect();
-        let composite: HashSet<usize> = parents.iter().flatten().copied().collect();
+        let mut is_composite = vec![false; count];
+        parents.iter().flatten().for_each(|&parent| is_composite[parent] = true);
         let mut program = Program {
             values: Vec::new(),
             steps: vec![Step::default(); count],
@@ -205,33 +217,42 @@ impl Program {
             operations: (0..count).map(|call| calls.operation(call)).collect(),
             is_step_end: rank.calls().iter().map(|call| call.kind == CallKind::StepEnd).collect(),
         };
-        let mut made: HashMap<(usize, u64), usize> = HashMap::new();
-        let mut outermost: Vec<usize> = Vec::new();
+        let mut made = MadeByMany::new();
+        // Modules in no module, with calls inside, and what they returned.
+        let mut outermost: Vec<(usize, Vec<Made>)> = Vec::new();
+        let entries = |call: usize| rank.entries(call).unwrap_or_default();
+        let read = |call: usize| match rank.calls()[call].kind {
+            CallKind::Forward if is_composite[call] && parents[call].is_some() => ReadCall::Other,
+            CallKind::Forward => ReadCall::Forward(match kept.get(call) {
+                Some(kept) => Cow::Borrowed(kept),
+                None => Cow::Owned(CallTensors::of(calls, call, &entries(call))),
+            }),
+            CallKind::ParametersGrad | CallKind::StepEnd => ReadCall::Record(entries(call)),
+            CallKind::Backward | CallKind::Saved => ReadCall::Other,
+        };
         for start in (0..count).step_by(READ_TOGETHER) {
-            let read = (start..count.min(start + READ_TOGETHER)).into_par_iter();
-            let read: Vec<Vec<Entry>> = read.map(|call| rank.entries(call).unwrap_or_default()).collect();
-            for (call, entries) in (start..).zip(&read) {
-                match rank.calls()[call].kind {
-                    CallKind::ParametersGrad => {
-                        program.add_gradients(rank.base(rank.calls()[call].base), entries);
+            let together = (start..count.min(start + READ_TOGETHER)).into_par_iter();
+            let together: Vec<ReadCall<'_>> = together.map(read).collect();
+            for (call, read) in (start..).zip(together) {
+                match (rank.calls()[call].kind, read) {
+                    (CallKind::ParametersGrad, ReadCall::Record(entries)) => {
+                        program.add_gradients(rank.base(rank.calls()[call].base), &entries);
                     }
-                    CallKind::Forward if composite.contains(&call) => {
-                        if parents[call].is_none() {
-                            outermost.push(call);
-                        }
+                    (_, ReadCall::Record(entries)) => program.add_step_end(call, &entries, calls, &made),
+                    (_, ReadCall::Forward(tensors)) if is_composite[call] => {
+                        outermost.push((call, tensors.into_owned().made));
                     }
-                    CallKind::Forward => program.add_call(call, entries, calls, &mut made),
-                    CallKind::StepEnd => program.add_step_end(call, entries, calls, &made),
-                    CallKind::Backward | CallKind::Saved => {}
+                    (_, ReadCall::Forward(tensors)) => program.add_call(call, &tensors, calls, &mut made),
+                    (_, ReadCall::Other) => {}
                 }
             }
         }
         program.unit = program.usual_unit();
         program.accumulate_rounding();
         program.ends.models =
-            program.model_calls(calls, |source| program.made_by(calls, Some(source), &made));
+            program.model_calls(calls, |source| program.made_by(made_at(calls, Some(source)), &made));
         program.ends.models_end = ModelCall::end_of(&program.ends.models);
-        program.ends.complete(FinalValues::find(&program, rank, &outermost, &parents));
+        program.ends.complete(FinalValues::find(&program, &outermost, &parents));
         program
     }
 
@@ -243,38 +264,36 @@ impl Program {
         }
     }
 
-    fn add_call(
-        &mut self,
-        call: usize,
-        entries: &[Entry],
-        calls: &Calls<'_>,
-        made: &mut HashMap<(usize, u64), usize>,
-    ) {
+    fn add_call(&mut self, call: usize, tensors: &CallTensors, calls: &Calls<'_>, made: &mut MadeByMany) {
         let operation = &self.operations[call];
         let (writes, returns_nothing) = (operation.is_in_place, operation.assigns);
-        let goes_back = tensors(entries, |role| role == Role::Output).any(|(_, tensor)| is_in_graph(tensor));
         let mut step = Step::default();
         let mut is_update = false;
         let mut written: Option<Written> = None;
         let (mut given, mut may_get_mask) = (Vec::new(), false);
-        for (_, tensor) in tensors(entries, |role| matches!(role, Role::Input | Role::Parameter)) {
-            let source = tensor.source.as_deref();
+        for taken in &tensors.taken {
             let mut value = None;
-            if let Some(name) = source.and_then(|source| source.strip_prefix(PARAMETER)) {
-                if let Some(weight) = Weight::of(tensor) {
-                    let known = self.weights.entry(name.to_owned()).or_insert(weight);
-                    known.gets_gradient |= goes_back && is_in_graph(tensor);
-                    step.weights.push(name.to_owned());
+            match taken {
+                Taken::Parameter(of) => {
+                    let ParameterUse { name, weight, is_in_graph } = &**of;
+                    if let Some(weight) = weight {
+                        if !self.weights.contains_key(name) {
+                            self.weights.insert(name.clone(), weight.clone());
+                        }
+                        let known = self.weights.get_mut(name);
+                        known.into_iter().for_each(|known| {
+                            known.gets_gradient |= tensors.goes_back && *is_in_graph;
+                        });
+                        step.weights.push(name.clone());
+                    }
                 }
-            } else if source.is_some_and(|source| source.starts_with(GRADIENT)) {
-                is_update = true;
-            } else if source == Some(OUTSIDE) {
-                let input = Weight::of(tensor);
-                given.extend(input.iter().map(|input| print(input.count, &input.numbers)));
-                may_get_mask |= unit(tensor) == 0.0 && tensor.shape.iter().flatten().count() == 2;
-                self.inputs.extend(input);
-            } else {
-                value = self.made_by(calls, source, made);
+                Taken::Gradient => is_update = true,
+                Taken::Outside { tensor, may_be_mask } => {
+                    given.extend(tensor.iter().map(|input| print(input.count, &input.numbers)));
+                    may_get_mask |= may_be_mask;
+                    self.inputs.extend(tensor.as_deref().cloned());
+                }
+                Taken::Made(source) => value = self.made_by(*source, made),
             }
             if let Some(value) = value {
                 self.values[value].is_used = true;
@@ -282,7 +301,7 @@ impl Program {
                 step.given.push(value);
             }
             // What is written into comes first among the arguments.
-            written.get_or_insert_with(|| Written { value, tensor: value_of(call, 0, tensor) });
+            written.get_or_insert(Written { value });
         }
         match step.weights.is_empty() {
             true if may_get_mask => self.may_get_masks.push(call),
@@ -293,10 +312,13 @@ impl Program {
             }
         }
         // An optimizer gets parameters in an order of its own.
-        let is_use = !is_update && !self.operations[call].is_in_place && !is_of_optimizer(calls.rank, call);
-        for name in step.weights.iter().filter(|_| is_use) {
-            if let Some(weight) = self.weights.get_mut(name) {
-                weight.uses.push(call);
+        let is_use =
+            || !is_update && !self.operations[call].is_in_place && !is_of_optimizer(calls.rank, call);
+        if !step.weights.is_empty() && is_use() {
+            for name in &step.weights {
+                if let Some(weight) = self.weights.get_mut(name) {
+                    weight.uses.push(call);
+                }
             }
         }
         let written = written.filter(|_| writes || returns_nothing);
@@ -310,53 +332,49 @@ impl Program {
         // Decisions may be made of decisions: `a & b`.
         let decided = || step.given.iter().find_map(|&given| self.values[given].decided_from);
         let decided_from = float.or_else(decided);
-        for (entry, tensor) in tensors(entries, |role| role == Role::Output) {
-            let place = place(entry.role, &entry.path);
-            made.insert((call, place), self.values.len());
+        for returned in &tensors.made {
+            if tensors.made.len() > FEW_RESULTS {
+                made.insert((call, returned.place), self.values.len());
+            }
             step.returned.push(self.values.len());
-            let value = value_of(call, place, tensor);
+            let value = returned.value(call);
             let decided_from = decided_from.filter(|_| value.unit == 0.0);
             self.values.push(Value { is_update, is_state, decided_from, ..value });
         }
         // What a call wrote and did not return was not seen.
-        if let Some(Written { tensor, .. }) = written.filter(|_| returns_nothing && step.returned.is_empty())
-        {
+        if let Some(first) = tensors.first.as_ref().filter(|_| returns_nothing && step.returned.is_empty()) {
             step.returned.push(self.values.len());
-            self.values.push(Value { numbers: [None; 4], is_update, is_state, ..tensor });
+            self.values.push(Value { numbers: [None; 4], is_update, is_state, ..first.value(call) });
         }
         self.steps[call] = step;
     }
 
-    /// The value that a call made, by the source that a dump names.
-    fn made_by(
-        &self,
-        calls: &Calls<'_>,
-        source: Option<&str>,
-        made: &HashMap<(usize, u64), usize>,
-    ) -> Option<usize> {
-        let Source::Call(maker, at) = calls.source(source) else { return None };
+    /// The value that a call made at a place.
+    fn made_by(&self, source: Option<(u32, u64)>, made: &MadeByMany) -> Option<usize> {
+        let (maker, at) = source?;
+        let maker = maker as usize;
+        let returned = &self.steps[maker].returned;
+        let found = match returned.len() > FEW_RESULTS {
+            true => made.get(&(maker, at)).copied(),
+            false if self.is_step_end[maker] => None,
+            false => returned.iter().copied().rfind(|&value| self.values[value].place == at),
+        };
         // What a call changed in place is what it returned.
-        made.get(&(maker, at)).or_else(|| self.steps[maker].returned.first()).copied()
+        found.or_else(|| returned.first().copied())
     }
 
     /// Adds what a step leaves behind: values of their own, made of what the last calls that wrote into them made.
-    fn add_step_end(
-        &mut self,
-        call: usize,
-        entries: &[Entry],
-        calls: &Calls<'_>,
-        made: &HashMap<(usize, u64), usize>,
-    ) {
+    fn add_step_end(&mut self, call: usize, entries: &[Entry], calls: &Calls<'_>, made: &MadeByMany) {
         let is_returned = calls.rank.base(calls.rank.calls()[call].base) == RETURNED;
         let mut step = Step::default();
         for (entry, tensor) in tensors(entries, |role| role == Role::Output) {
             let number = self.values.len();
-            if let Some(given) = self.made_by(calls, tensor.source.as_deref(), made) {
+            if let Some(given) = self.made_by(made_at(calls, tensor.source.as_deref()), made) {
                 self.values[given].is_used = true;
                 step.given.push(given);
             }
             step.returned.push(number);
-            self.values.push(value_of(call, place(entry.role, &entry.path), tensor));
+            self.values.push(Made::of(place(entry.role, &entry.path), tensor).value(call));
             // The last record of a place is what is left there.
             match is_returned {
                 true => self.ends.returned.insert(entry.path.clone(), number),
@@ -420,54 +438,6 @@ impl Program {
         calls.dedup();
         calls
     }
-}
-
-pub(super) fn tensors(
-    entries: &[Entry],
-    wanted: impl Fn(Role) -> bool,
-) -> impl Iterator<Item = (&Entry, &TensorEntry)> {
-    entries.iter().filter(move |entry| wanted(entry.role)).filter_map(|entry| match &entry.content {
-        Content::Tensor(tensor) => Some((entry, &**tensor)),
-        _ => None,
-    })
-}
-
-fn value_of(call: usize, place: u64, tensor: &TensorEntry) -> Value {
-    Value {
-        call,
-        place,
-        count: tensor.count().unwrap_or(0),
-        numbers: sizes(tensor),
-        unit: unit(tensor),
-        shape: shape(tensor),
-        square: 0.0,
-        stage: None,
-        is_used: false,
-        is_update: false,
-        is_overwritten: false,
-        is_state: false,
-        decided_from: None,
-    }
-}
-
-/// Whether a gradient of it is computed; a dump that does not say so leaves that open.
-fn is_in_graph(tensor: &TensorEntry) -> bool {
-    !matches!(tensor.requires_grad, Json::Bool(false))
-}
-
-/// The statistics of a tensor. The norm of a single number is recorded with its sign.
-pub(super) fn sizes(tensor: &TensorEntry) -> Numbers {
-    let [max, min, mean, norm] = recorded(tensor);
-    [max, min, mean, norm.map(f64::abs)]
-}
-
-fn unit(tensor: &TensorEntry) -> f64 {
-    tensor.dtype().map_or(0.0, unit_roundoff)
-}
-
-fn shape(tensor: &TensorEntry) -> u64 {
-    let dimensions = tensor.shape.iter().flatten().filter(|&&size| size != 1);
-    hashed(&dimensions.collect::<Vec<&u64>>())
 }
 
 pub(super) fn print(count: u64, numbers: &Numbers) -> u64 {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::call_tensors::KeptTensors;
 use super::program::{Program, Weight};
 use super::weights::same_weights;
 use crate::native::evidence::flow::Calls;
@@ -22,10 +23,17 @@ pub(in crate::native) struct ProgramPair<'a> {
 }
 
 impl<'a> ProgramPair<'a> {
-    /// Reads all calls of both sides. `noise`: how far apart two runs of one program are; `trained`: how far earlier steps may have
+    /// Reads the calls of both sides that were not `kept`. `noise`: how far apart two runs of one program are; `trained`: how far earlier steps may have
     /// taken parameters apart.
-    pub(in crate::native) fn of(calls: [&'a Calls<'a>; 2], noise: f64, trained: f64) -> ProgramPair<'a> {
-        let mut programs = calls.map(Program::of);
+    pub(in crate::native) fn of(
+        calls: [&'a Calls<'a>; 2],
+        kept: [&KeptTensors; 2],
+        noise: f64,
+        trained: f64,
+    ) -> ProgramPair<'a> {
+        let program = |side: usize| Program::of(calls[side], kept[side]);
+        let (target, golden) = rayon::join(|| program(0), || program(1));
+        let mut programs = [target, golden];
         let parameters = programs.each_ref().map(|program| program.weights.clone());
         let same = same_weights(&parameters[0], &parameters[1], trained);
         number_stages(&mut programs, &same);

@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 use ulpscope_dump::operators::ApiName;
 use ulpscope_dump::{CallKind, Rank, Role};
@@ -23,14 +24,20 @@ use crate::style::Side;
 /// Modules within modules that are looked through.
 const MOST_MODULES: usize = 64;
 
+/// Entries of a unit of which more are found by a table.
+const MANY_ENTRIES: usize = 64;
+
 /// Calls of a rank, for looking up where entries came from.
 pub(in crate::native) struct Calls<'a> {
     pub(in crate::native) rank: &'a Rank,
+    /// What is known of operations, by the number of their base: of other calls, and of backward calls. Calls have few.
+    operations: Vec<[OnceLock<Operation>; 2]>,
 }
 
 impl<'a> Calls<'a> {
     pub(in crate::native) fn of(rank: &'a Rank) -> Calls<'a> {
-        Calls { rank }
+        let bases = rank.calls().iter().map(|call| call.base.number() as usize + 1).max().unwrap_or(0);
+        Calls { rank, operations: (0..bases).map(|_| Default::default()).collect() }
     }
 
     /// Where a dump says that an entry came from.
@@ -58,7 +65,9 @@ impl<'a> Calls<'a> {
     /// What is known of the operation of a call.
     pub(in crate::native) fn operation(&self, call: usize) -> Operation {
         let of = &self.rank.calls()[call];
-        Operation::of(self.rank.base(of.base), of.kind == CallKind::Backward)
+        let is_backward = of.kind == CallKind::Backward;
+        let known = &self.operations[of.base.number() as usize][usize::from(is_backward)];
+        *known.get_or_init(|| Operation::of(self.rank.base(of.base), is_backward))
     }
 }
 
@@ -88,6 +97,10 @@ pub(in crate::native) struct Flow {
     pub(in crate::native) shared: HashSet<(u64, u64)>,
     /// The gradients of a module's parameters, by the unit of the module.
     pub(in crate::native) gradients: HashMap<usize, usize>,
+    /// Units with uninitialised memory among their entries, on both sides.
+    pub(in crate::native) blank: HashSet<usize>,
+    /// Of units with many entries: the number of the first at a place.
+    places: HashMap<usize, HashMap<u64, usize>>,
     /// Who took a result of the unit, on either side: unit and number of the entry.
     pub(in crate::native) takers: UnitLists<(u32, u32)>,
     /// The calls that a user's own backward function makes, by the unit of its backward call.
@@ -126,6 +139,8 @@ impl Flow {
             kinds: vec![0; units.len()],
             shared: HashSet::new(),
             gradients: HashMap::new(),
+            blank: blank(units),
+            places: places(units),
             takers: UnitLists::of(units.len(), &[]),
             inside_backward: HashMap::new(),
             rewritten: HashMap::new(),
@@ -288,6 +303,19 @@ impl Flow {
         [Side::Target, Side::Golden].map(|side| self.maker(side, entry))
     }
 
+    /// The first entry of a unit at a place.
+    pub(in crate::native) fn entry_at<'u>(
+        &self,
+        units: &'u [CallEvidence],
+        at: usize,
+        place: u64,
+    ) -> Option<&'u EntryEvidence> {
+        match self.places.get(&at) {
+            Some(places) => units[at].entries.get(*places.get(&place)?),
+            None => units[at].entries.iter().find(|entry| entry.place() == place),
+        }
+    }
+
     /// Whether the two runs take an argument from different calls, from different results of one, or one of them from no
     /// call.
     pub(in crate::native) fn is_wired_otherwise(
@@ -297,9 +325,8 @@ impl Flow {
     ) -> bool {
         match (entry.sources(), self.makers(entry)) {
             ([Source::Call(_, target), Source::Call(_, golden)], [Some(one), Some(other)]) => {
-                let mut made = units[one].entries.iter();
-                let partner = made.find(|made| made.place() == target).map(|made| made.golden_place());
-                one != other || partner.is_some_and(|partner| partner != golden)
+                let is_other = |made: &EntryEvidence| made.golden_place() != golden;
+                one != other || self.entry_at(units, one, target).is_some_and(is_other)
             }
             // What was looked for and not found may have been made all the same.
             ([Source::Call(..), given], _) | ([given, Source::Call(..)], _) if given.is_given() => {
@@ -417,6 +444,24 @@ impl Flow {
         let (sums, leaves): (Vec<usize>, Vec<usize>) = leaves.partition(|&at| is_sum(at));
         leaves.into_iter().chain(sums).chain(composites.into_iter().map(|(_, at)| at)).collect()
     }
+}
+
+fn blank(units: &[CallEvidence]) -> HashSet<usize> {
+    let is_blank = |unit: &CallEvidence| unit.entries.iter().any(|entry| entry.state == Relation::Blank);
+    (0..units.len()).filter(|&at| is_blank(&units[at])).collect()
+}
+
+/// The numbers of entries by their places, of units with many. Calls on lists have thousands, each of which is asked for.
+fn places(units: &[CallEvidence]) -> HashMap<usize, HashMap<u64, usize>> {
+    let many = units.iter().enumerate().filter(|(_, unit)| unit.entries.len() > MANY_ENTRIES);
+    let by_place = |unit: &CallEvidence| {
+        let mut places = HashMap::with_capacity(unit.entries.len());
+        for (number, entry) in unit.entries.iter().enumerate() {
+            places.entry(entry.place()).or_insert(number);
+        }
+        places
+    };
+    many.map(|(at, unit)| (at, by_place(unit))).collect()
 }
 
 /// Of entries whose dump does not say where they came from: the first result before that looks the same.
