@@ -11,6 +11,7 @@ use ulpscope_dump::{CallKind, Content, Entry, Role, TensorEntry};
 use ulpscope_formats::json::Json;
 
 use super::final_values::FinalValues;
+use super::inside_backward::inside_backward;
 use super::likeness::distance;
 use super::returned::ModelCall;
 use crate::native::attribution::updates::is_of_optimizer;
@@ -145,6 +146,12 @@ pub(super) struct Step {
     pub(super) weights: Vec<String>,
     /// The values that it returned.
     pub(super) returned: Vec<usize>,
+    /// Whether it computes from a parameter, which may have no name.
+    pub(super) uses_parameter: bool,
+    /// Whether it is given a float that wants a gradient, and returns one that does not.
+    pub(super) is_cut_off: bool,
+    /// Whether it returns what wants a gradient.
+    pub(super) is_in_graph: bool,
 }
 
 /// What a call that works in place writes into.
@@ -190,6 +197,7 @@ impl Program {
         let count = rank.calls().len();
         let parents: Vec<Option<usize>> = (0..count).map(|call| rank.parent_call(call)).collect();
         let composite: HashSet<usize> = parents.iter().flatten().copied().collect();
+        let of_backward = inside_backward(calls, &parents);
         let mut program = Program {
             values: Vec::new(),
             steps: vec![Step::default(); count],
@@ -220,6 +228,8 @@ impl Program {
                             outermost.push(call);
                         }
                     }
+                    // They make gradients, of which those of parameters are compared.
+                    CallKind::Forward if of_backward.contains(&call) => {}
                     CallKind::Forward => program.add_call(call, entries, calls, &mut made),
                     CallKind::StepEnd => program.add_step_end(call, entries, calls, &made),
                     CallKind::Backward | CallKind::Saved => {}
@@ -254,11 +264,15 @@ impl Program {
         let (writes, returns_nothing) = (operation.is_in_place, operation.assigns);
         let goes_back = tensors(entries, |role| role == Role::Output).any(|(_, tensor)| is_in_graph(tensor));
         let mut step = Step::default();
-        let mut is_update = false;
+        let (mut wants_gradient, mut is_given_parameter) = (false, false);
+        // What an optimizer counts and keeps is no result of the program, though no gradient goes into it.
+        let mut is_update = is_of_optimizer(calls.rank, call);
         let mut written: Option<Written> = None;
         let (mut given, mut may_get_mask) = (Vec::new(), false);
         for (_, tensor) in tensors(entries, |role| matches!(role, Role::Input | Role::Parameter)) {
             let source = tensor.source.as_deref();
+            wants_gradient |= is_wanted(tensor);
+            is_given_parameter |= source.is_some_and(|source| source.starts_with("parameter"));
             let mut value = None;
             if let Some(name) = source.and_then(|source| source.strip_prefix(PARAMETER)) {
                 if let Some(weight) = Weight::of(tensor) {
@@ -293,7 +307,8 @@ impl Program {
             }
         }
         // An optimizer gets parameters in an order of its own.
-        let is_use = !is_update && !self.operations[call].is_in_place && !is_of_optimizer(calls.rank, call);
+        let is_use = !is_update && !self.operations[call].is_in_place;
+        step.uses_parameter = is_use && is_given_parameter;
         for name in step.weights.iter().filter(|_| is_use) {
             if let Some(weight) = self.weights.get_mut(name) {
                 weight.uses.push(call);
@@ -316,6 +331,8 @@ impl Program {
             step.returned.push(self.values.len());
             let value = value_of(call, place, tensor);
             let decided_from = decided_from.filter(|_| value.unit == 0.0);
+            step.is_cut_off |= wants_gradient && value.unit > 0.0 && !is_in_graph(tensor);
+            step.is_in_graph |= is_wanted(tensor);
             self.values.push(Value { is_update, is_state, decided_from, ..value });
         }
         // What a call wrote and did not return was not seen.
@@ -453,6 +470,11 @@ fn value_of(call: usize, place: u64, tensor: &TensorEntry) -> Value {
 /// Whether a gradient of it is computed; a dump that does not say so leaves that open.
 fn is_in_graph(tensor: &TensorEntry) -> bool {
     !matches!(tensor.requires_grad, Json::Bool(false))
+}
+
+/// Whether a dump says that a gradient of it is computed.
+fn is_wanted(tensor: &TensorEntry) -> bool {
+    matches!(tensor.requires_grad, Json::Bool(true))
 }
 
 /// The statistics of a tensor. The norm of a single number is recorded with its sign.
