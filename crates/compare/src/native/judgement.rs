@@ -9,19 +9,22 @@ use super::correspondence::{
     returns_otherwise,
 };
 use super::ports::{self, Port, Said};
+use super::thresholds::confidence;
 use super::thresholds::correspondence::CANCELS;
 use super::thresholds::ports::STANDS_OUT;
 use crate::native::attribution::blame::Origins;
 use crate::native::attribution::conclude::{Concluded, conclude, results};
-use crate::native::attribution::conclusion::{Cause, Conclusion, is_of_structure};
+use crate::native::attribution::conclusion::{Cause, Conclusion, found, is_of_structure};
 use crate::native::attribution::conclusion_list::ConclusionList;
 use crate::native::attribution::proofs::Proofs;
 use crate::native::attribution::routes::Routes;
 use crate::native::evidence::call_evidence::{CallEvidence, EntryEvidence, Relation, Source};
 use crate::native::evidence::flow::{Calls, Flow};
+use crate::native::expectation::expectations::ErrorProfile;
 use crate::native::expectation::noise_floor::Noise;
 use crate::native::final_results::final_parameters::{FinalParameters, Trained};
 use crate::native::final_results::guard::{Guarded, Unexplained, guard};
+use crate::verdict::Class;
 
 /// What is known of two runs before anything is concluded.
 pub(super) struct Runs<'a> {
@@ -93,7 +96,7 @@ impl<'a> Runs<'a> {
         if is_blamed && !is_of_structure || is_blamed_for_sums || judged.is_vouched && !is_apart {
             return Judgement { pieces: Some(pieces), ..judged };
         }
-        let is_gradient = |end: &EndApart| matches!(end.what, EndKind::Gradient(_));
+        let is_gradient = |end: &EndApart| matches!(end.what, EndKind::Gradient { .. });
         let is_told = judged.guarded.is_complete || judged.end.as_ref().is_some_and(is_gradient);
         if !is_blamed && !is_apart && is_told {
             return Judgement { pieces: Some(pieces), ..judged };
@@ -191,8 +194,14 @@ impl<'a> Runs<'a> {
         let (Concluded { mut conclusions, routes, origins, is_guess }, mut guarded) =
             self.by_partners(proofs);
         if let Some(Said::Open(Some(end))) = &said
-            && !self.may_have_made(&conclusions, end)
+            && (!self.may_have_made(&conclusions, end) || self.is_behind_cut_off(&conclusions, end))
         {
+            conclusions = ports::without_blame(self.units);
+            self.blame_cut_off(&mut conclusions, end);
+        } else if matches!(&said, Some(Said::Unseen | Said::UnlessBlamed(_)))
+            && !self.is_blamed_beyond_structure(&conclusions)
+        {
+            // Where too little is known of two programs, or all final results agree, that they make different calls is no cause.
             conclusions = ports::without_blame(self.units);
         }
         let is_blamed = conclusions.is_any_blamed();
@@ -207,7 +216,10 @@ impl<'a> Runs<'a> {
         let (port, end) = match said {
             Some(Said::Port(port)) => (Some(*port), None),
             Some(Said::Open(end)) => (None, end.filter(|_| !is_blamed && guarded.unexplained.is_none())),
-            None => (None, None),
+            Some(Said::UnlessBlamed(port)) if !is_blamed && guarded.unexplained.is_none() => {
+                return self.of_port(*port);
+            }
+            Some(Said::UnlessBlamed(_) | Said::Unseen) | None => (None, None),
         };
         // What one side alone writes into its results at last has no partner that differs.
         let is_lone_write = |&call: &usize| {
@@ -269,6 +281,40 @@ impl<'a> Runs<'a> {
         conclusions.blamed().iter().any(|(at, one)| {
             !one.cause.is_some_and(is_of_structure) || is_buffer && self.flow.operations[*at].is_in_place
         })
+    }
+
+    fn is_blamed_beyond_structure(&self, conclusions: &ConclusionList) -> bool {
+        conclusions.blamed().iter().any(|(_, one)| !one.cause.is_some_and(is_of_structure))
+    }
+
+    /// Whether a call was found at which gradients end, and whatever else is blamed belongs to the backward pass or only one side
+    /// makes it.
+    fn is_behind_cut_off(&self, conclusions: &ConclusionList, end: &EndApart) -> bool {
+        let is_behind = |(at, one): &(usize, &Conclusion)| {
+            self.units[*at].kind != CallKind::Forward || one.cause.is_some_and(is_of_structure)
+        };
+        matches!(end.what, EndKind::Gradient { cut_off: Some(_), .. })
+            && conclusions.blamed().iter().all(is_behind)
+    }
+
+    /// Blames the call of the target that passes no gradient back, where that explains which gradients differ.
+    fn blame_cut_off(&self, conclusions: &mut ConclusionList, end: &EndApart) {
+        let EndKind::Gradient { cut_off: Some(cut), .. } = &end.what else { return };
+        let Some(at) = self.flow.unit_of[0].of(cut.call).filter(|&at| self.units[at].is_lone()) else {
+            return;
+        };
+        let relative = |whole: f64| ErrorProfile { whole, ..ErrorProfile::default() };
+        let sure = confidence::STRUCTURE / (cut.among as f64).sqrt();
+        conclusions.set(
+            at,
+            Conclusion {
+                entry: results(&self.units[at]).next().map(|(number, _)| number),
+                error: relative(end.error),
+                expected: relative(end.allowed),
+                is_of_taker: true,
+                ..found(Class::DifferentProgram, Cause::Cut, 0, sure)
+            },
+        );
     }
 
     /// Where only parameters are to blame, and one side makes calls that the other does not: weights may be kept differently, as

@@ -419,7 +419,7 @@ impl<'a> NativePlan<'a> {
         let of_both =
             |target: String, golden: String| format!("{target} in the target, {golden} in the golden");
         let entry = match what {
-            EndKind::Gradient(name) => format!("the gradient of {name}"),
+            EndKind::Gradient { of, .. } => format!("the gradient of {of}"),
             EndKind::Parameter(name) => format!("the parameter {name}, as the step leaves it,"),
             EndKind::Buffer(name) => format!("the buffer {name}, as the step leaves it,"),
             EndKind::Value(Side::Target, call) => self.target.rank.name(*call),

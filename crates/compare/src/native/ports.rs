@@ -12,7 +12,7 @@ use super::thresholds::ports::{CALLS_PER_LONE, FEW_LONE};
 use crate::native::attribution::conclude::results;
 use crate::native::attribution::conclusion::{Cause, Conclusion, found};
 use crate::native::attribution::conclusion_list::ConclusionList;
-use crate::native::attribution::updates::computed_from_gradients;
+use crate::native::attribution::updates::{computed_from_gradients, is_unit_of_optimizer};
 use crate::native::evidence::call_evidence::{CallEvidence, EntryEvidence, Relation};
 use crate::native::evidence::flow::{Calls, Flow};
 use crate::native::evidence::written::PARAMETER;
@@ -42,18 +42,21 @@ pub(super) struct Port {
 pub(super) enum Said {
     /// Where they part, or that their final results agree.
     Port(Box<Port>),
+    /// Final results agree, and so do parameters that unpaired calls work towards. What paired calls leave in the state of an
+    /// optimizer is for partners to tell.
+    UnlessBlamed(Box<Port>),
+    /// Too few final results can be compared to tell.
+    Unseen,
     /// Too little to conclude from, and the first final result that differs all the same.
     Open(Option<EndApart>),
 }
 
 /// Where two programs part, or that their final results agree.
 pub(super) fn judge(runs: &Runs<'_>) -> Said {
-    let mut apart = None;
-    let port = concluded(runs, &mut apart);
-    port.map_or(Said::Open(apart), |port| Said::Port(Box::new(port)))
+    concluded(runs).unwrap_or(Said::Open(None))
 }
 
-fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
+fn concluded(runs: &Runs<'_>) -> Option<Said> {
     let Runs { units, flow, kept, calls, .. } = runs;
     let is_rewritten = kept.updates.is_rewritten;
     if flow.is_guessed != [false; 2] || kept.first_apart.is_some() && !is_rewritten {
@@ -65,13 +68,18 @@ fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
     }
     let (cut, agreed) = match Correspondence::of(runs.programs()) {
         // What an optimizer makes of gradients that agree is for partners to tell, or for what it leaves in parameters.
-        Correspondence::Agree(_) if has_lone_updates(units, flow) && !is_rewritten => return None,
+        Correspondence::Agree(agreed) if has_lone_updates(units, flow) && !is_rewritten => {
+            let conclusions = without_blame(units);
+            let port =
+                Port { conclusions, cut: None, agreed: Some(agreed), is_vouched: true, unrelated: None };
+            return updates_agree(runs).then(|| Said::UnlessBlamed(Box::new(port)));
+        }
         Correspondence::Agree(agreed) => {
-            if !is_rewritten && is_port(units, flow, kept) {
-                *apart = left_apart(runs);
-            }
-            if apart.is_some() {
-                return None;
+            if !is_rewritten
+                && is_port(units, flow, kept)
+                && let Some(apart) = left_apart(runs)
+            {
+                return Some(Said::Open(Some(apart)));
             }
             (None, Some(agreed))
         }
@@ -80,13 +88,12 @@ fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
         Correspondence::Unrelated(unrelated) if is_port(units, flow, kept) => {
             let conclusions = without_blame(units);
             let unrelated = Some(unrelated);
-            return Some(Port { conclusions, cut: None, agreed: None, is_vouched: false, unrelated });
+            let port = Port { conclusions, cut: None, agreed: None, is_vouched: false, unrelated };
+            return Some(Said::Port(Box::new(port)));
         }
         Correspondence::Unrelated(_) => return None,
-        Correspondence::Open(found) => {
-            *apart = found;
-            return None;
-        }
+        Correspondence::Open(None) => return Some(Said::Unseen),
+        Correspondence::Open(apart) => return Some(Said::Open(apart)),
     };
     let first = match &cut {
         Some(cut) => Some(flow.unit_of[0].of(*cut.target.first()?)?),
@@ -104,12 +111,23 @@ fn concluded(runs: &Runs<'_>, apart: &mut Option<EndApart>) -> Option<Port> {
             conclusions.set(by, left);
         }
     }
-    Some(Port { conclusions, cut, agreed, is_vouched, unrelated: None })
+    Some(Said::Port(Box::new(Port { conclusions, cut, agreed, is_vouched, unrelated: None })))
+}
+
+/// Whether all parameters are left the same, and unpaired calls that compute from gradients do nothing but work towards them, or
+/// belong to an optimizer, which counts its steps. An average of weights is neither.
+fn updates_agree(runs: &Runs<'_>) -> bool {
+    let Runs { units, flow, calls, .. } = runs;
+    let left = FinalParameters::of_all(units, flow, *calls, runs.trained);
+    let updates = computed_from_gradients(units, flow);
+    let is_known =
+        |at: usize| left.agrees(at) || left.is_towards(at) || is_unit_of_optimizer(&units[at], *calls);
+    left.all_agree() && (0..units.len()).all(|at| !updates[at] || !units[at].is_lone() || is_known(at))
 }
 
 /// A parameter that the two runs leave different, although their gradients agree.
 fn left_apart(runs: &Runs<'_>) -> Option<EndApart> {
-    let left = FinalParameters::first_apart_of_all(runs.units, runs.flow, runs.calls, runs.trained)?;
+    let left = FinalParameters::of_all(runs.units, runs.flow, runs.calls, runs.trained).first_apart?;
     let name = left.name.strip_prefix(PARAMETER).unwrap_or(&left.name).to_owned();
     let (error, allowed) = (left.error.whole, left.expected.whole);
     Some(EndApart { what: EndKind::Parameter(name), error, allowed })
@@ -209,7 +227,7 @@ fn of_unit(at: usize, unit: &CallEvidence, first: Option<usize>) -> Conclusion {
 fn blamed(unit: &CallEvidence, cut: &Cut) -> Conclusion {
     let sure = (1.0 - cut.allowed / cut.error).max(0.0);
     let share = match cut.is_of_both {
-        _ if cut.may_begin_earlier => confidence::GUESS,
+        _ if cut.may_begin_earlier || cut.is_missing => confidence::GUESS,
         true => 1.0,
         false => 1.0 / (cut.named.max(1) as f64).sqrt(),
     };

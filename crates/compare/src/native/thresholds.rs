@@ -280,6 +280,9 @@ thresholds! {
         /// How many roundings apart groups of gradients may be of which one side has no gradient of a part, as it does where
         /// that is zero. Chosen.
         WITHOUT_A_PART = 16.0;
+        /// Of so many parameters before a call that cuts gradients off, one may get the same gradient all the same: it may be zero.
+        /// Chosen.
+        UNCHANGED_BEFORE_CUT = 8.0;
         /// Norms may have been rounded when they were recorded. Chosen: more than bfloat16 does.
         ROUNDED_NORM = 1.01;
         /// No two values with counterparts have norms further apart: more than any limit allows. Chosen.

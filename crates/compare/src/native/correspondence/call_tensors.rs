@@ -38,6 +38,12 @@ pub(in crate::native) struct CallTensors {
     pub(super) made: Vec<Made>,
     /// Whether a gradient of a result is computed; a dump that does not say so leaves that open.
     pub(super) goes_back: bool,
+    /// Whether the dump says that a gradient of a result is computed.
+    pub(super) wants_gradient: bool,
+    /// Whether it was given a float of which a gradient is computed, and returned one of which none is.
+    pub(super) is_cut_off: bool,
+    /// Whether it was given a parameter, which may have no name.
+    pub(super) is_given_parameter: bool,
 }
 
 /// A tensor that a call was given.
@@ -84,8 +90,14 @@ impl CallTensors {
         let mut taken = tensors(entries, is_taken).peekable();
         let may_write = calls.operation(call).assigns;
         let first = taken.peek().filter(|_| may_write).map(|(_, tensor)| Box::new(Made::of(0, tensor)));
+        let inputs = || tensors(entries, is_taken);
         let results = || tensors(entries, |role| role == Role::Output);
+        let is_given_gradient = inputs().any(|(_, tensor)| is_wanted(tensor));
+        let is_cut = |tensor: &TensorEntry| unit(tensor) > 0.0 && !is_in_graph(tensor);
         CallTensors {
+            wants_gradient: results().any(|(_, tensor)| is_wanted(tensor)),
+            is_cut_off: is_given_gradient && results().any(|(_, tensor)| is_cut(tensor)),
+            is_given_parameter: inputs().any(|(_, tensor)| is_parameter(tensor)),
             first,
             taken: taken.map(|(_, tensor)| Taken::of(calls, tensor)).collect(),
             made: results().map(|(entry, tensor)| Made::of(place(entry.role, &entry.path), tensor)).collect(),
@@ -184,6 +196,16 @@ pub(super) fn tensors(
 /// Whether a gradient of it is computed; a dump that does not say so leaves that open.
 fn is_in_graph(tensor: &TensorEntry) -> bool {
     !matches!(tensor.requires_grad, Json::Bool(false))
+}
+
+/// Whether a dump says that a gradient of it is computed.
+fn is_wanted(tensor: &TensorEntry) -> bool {
+    matches!(tensor.requires_grad, Json::Bool(true))
+}
+
+/// Whether it is a parameter, with a name or without.
+fn is_parameter(tensor: &TensorEntry) -> bool {
+    tensor.source.as_deref().is_some_and(|source| source.starts_with("parameter"))
 }
 
 /// The statistics of a tensor. The norm of a single number is recorded with its sign.

@@ -34,6 +34,8 @@ pub(in crate::native) struct Cut {
     /// Whether the first only moves or selects elements, and of its inputs the statistics alone agree: elements may have differed
     /// before it.
     pub(in crate::native) may_begin_earlier: bool,
+    /// Whether both sides make the first call and the target no other, where the golden makes more: a call is missing.
+    pub(in crate::native) is_missing: bool,
     /// How much further apart its results are than its inputs; nothing, where only one side makes it.
     pub(in crate::native) growth: Option<f64>,
     /// The calls of the target whose results go into it and agree, and their counterparts.
@@ -95,6 +97,7 @@ pub(super) fn find(
         golden: golden_ranked,
         golden_named,
         is_of_both,
+        is_missing: !is_of_both && partners.contains_key(&first) && named == 1 && golden_named > 1,
         may_begin_earlier: ours.moves(first)
             && target.steps[first].given.iter().any(|&given| !counterparts.is_sure(Side::Target, given)),
         growth: partner.filter(|_| is_of_both).map(|partner| growth(counterparts, [first, partner])),

@@ -4,6 +4,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashSet};
 
 use super::counterparts::Counterparts;
+use super::gradient_cut::CutOff;
 use super::gradients::Gradients;
 use super::last_values::{Last, last_values};
 use super::program::{Program, Value, Weight};
@@ -32,8 +33,8 @@ impl EndApart {
 /// Which final result.
 #[derive(Clone, Debug)]
 pub(in crate::native) enum EndKind {
-    /// The gradient of a parameter, by its name in the target.
-    Gradient(String),
+    /// The gradient of a parameter, by its name in the target, and the call of the target that cuts it off, if one was found.
+    Gradient { of: String, cut_off: Option<CutOff> },
     /// What a step leaves in a parameter, by its name in the target.
     Parameter(String),
     /// What is left in a buffer, by its name in the target.

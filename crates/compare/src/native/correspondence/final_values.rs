@@ -29,6 +29,8 @@ pub(super) struct FinalValues {
     pub(super) buffers: BTreeMap<String, usize>,
     /// What the calls of models returned.
     pub(super) models: Vec<ModelCall>,
+    /// Whether no module was recorded.
+    pub(super) is_without_modules: bool,
     /// How many calls had begun when the last of them returned.
     pub(super) models_end: Option<usize>,
 }
@@ -98,13 +100,15 @@ impl FinalValues {
             values.dedup();
         }
         passed.retain(|value| !last.contains(value) && program.values[*value].unit > 0.0);
-        FinalValues { last, passed, of_last_module, ..FinalValues::default() }
+        let is_without_modules = outermost.is_empty();
+        FinalValues { last, passed, of_last_module, is_without_modules, ..FinalValues::default() }
     }
 
     /// Adds what was found to what was recorded.
     pub(super) fn complete(&mut self, found: FinalValues) {
-        let FinalValues { last, passed, of_last_module, .. } = found;
+        let FinalValues { last, passed, of_last_module, is_without_modules, .. } = found;
         (self.last, self.passed, self.of_last_module) = (last, passed, of_last_module);
+        self.is_without_modules = is_without_modules;
     }
 
     /// The calls that made them, in order.
@@ -161,6 +165,15 @@ impl Program {
             }
         }
         leads
+    }
+
+    /// Floats of the forward pass that the last call which computes from a parameter returned, or a later one.
+    pub(super) fn behind_parameters(&self) -> impl Iterator<Item = usize> {
+        let first = self.steps.iter().rposition(|step| step.uses_parameter).unwrap_or(usize::MAX);
+        (0..self.values.len()).filter(move |&number| {
+            let value = &self.values[number];
+            value.unit > 0.0 && !value.is_update && !value.is_state && value.call >= first
+        })
     }
 
     /// Whether anything is computed from a value, or from copies of it.

@@ -7,6 +7,7 @@
 //! Statistics of several tensors add up to those of all their elements, so groups are compared like single parameters.
 
 use super::ends::{EndApart, EndKind};
+use super::gradient_cut::gradient_cut;
 use super::likeness::distance;
 use super::program::{Program, Weight};
 use super::weights::{is_same, other_weights};
@@ -15,11 +16,15 @@ use crate::native::thresholds::correspondence::{CANCELS, WITHOUT_A_PART};
 use crate::native::thresholds::final_results::ALLOWED_IN_GRADIENTS;
 
 /// What the gradients of parameters say.
+#[derive(Debug, Default)]
 pub(super) struct Gradients {
     /// Whether any are on both sides.
     pub(super) are_compared: bool,
-    /// The first that differs.
+    /// The one that differs whose parameter is used last: the backward pass gets there first.
     pub(super) apart: Option<EndApart>,
+    /// Parameters of the target whose gradients differ, and those whose gradients agree.
+    pub(super) differing: Vec<String>,
+    pub(super) agreeing: Vec<String>,
 }
 
 /// Parameters of both sides that consist of the same elements.
@@ -35,7 +40,8 @@ impl Gradients {
 
     pub(super) fn of(programs: [&Program; 2], weights: &[(&str, &str)], limit: f64) -> Gradients {
         let [target, golden] = programs;
-        let mut found = Gradients { are_compared: false, apart: None };
+        let mut found = Gradients::default();
+        let mut last_use = None;
         if target.gradients.is_empty() || golden.gradients.is_empty() {
             return found;
         }
@@ -71,12 +77,29 @@ impl Gradients {
             let is_whole = sides.iter().all(|side| side.is_whole);
             let unit = programs.into_iter().map(|program| program.unit).fold(0.0, f64::max);
             let allowed = if is_whole { allowed } else { WITHOUT_A_PART.get() * unit };
-            if apart * share > allowed && found.apart.is_none() {
-                let what = EndKind::Gradient(group.target.join(", "));
+            let names = group.target.iter().map(|&name| name.to_owned());
+            if apart * share <= allowed {
+                found.agreeing.extend(names);
+                continue;
+            }
+            found.differing.extend(names);
+            let uses = group.target.iter().filter_map(|&name| target.weights[name].uses.last());
+            let used = uses.copied().max();
+            if found.apart.is_none() || used > last_use {
+                let what = EndKind::Gradient { of: group.target.join(", "), cut_off: None };
                 found.apart = Some(EndApart { what, error: apart, allowed });
+                last_use = used;
             }
         }
+        found.find_cut(target);
         found
+    }
+
+    /// Names the call of the target that passes no gradient back, if one explains what differs.
+    fn find_cut(&mut self, target: &Program) {
+        if let Some(EndApart { what: EndKind::Gradient { cut_off, .. }, .. }) = &mut self.apart {
+            *cut_off = gradient_cut(target, &self.differing, &self.agreeing);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::call_tensors::{
     CallTensors, KeptTensors, Made, ParameterUse, Taken, made_at, sizes, tensors, unit,
 };
 use super::final_values::FinalValues;
+use super::inside_backward::inside_backward;
 use super::likeness::distance;
 use super::returned::ModelCall;
 use crate::native::attribution::updates::is_of_optimizer;
@@ -147,6 +148,12 @@ pub(super) struct Step {
     pub(super) weights: Vec<String>,
     /// The values that it returned.
     pub(super) returned: Vec<usize>,
+    /// Whether it computes from a parameter, which may have no name.
+    pub(super) uses_parameter: bool,
+    /// Whether it is given a float that wants a gradient, and returns one that does not.
+    pub(super) is_cut_off: bool,
+    /// Whether it returns what wants a gradient.
+    pub(super) is_in_graph: bool,
 }
 
 /// What a call that works in place writes into.
@@ -202,6 +209,8 @@ impl Program {
         let parents: Vec<Option<usize>> = (0..count).map(|call| rank.parent_call(call)).collect();
         let mut is_composite = vec![false; count];
         parents.iter().flatten().for_each(|&parent| is_composite[parent] = true);
+        // They make gradients, of which those of parameters are compared.
+        let of_backward = inside_backward(calls, &parents);
         let mut program = Program {
             values: Vec::new(),
             steps: vec![Step::default(); count],
@@ -223,6 +232,7 @@ impl Program {
         let entries = |call: usize| rank.entries(call).unwrap_or_default();
         let read = |call: usize| match rank.calls()[call].kind {
             CallKind::Forward if is_composite[call] && parents[call].is_some() => ReadCall::Other,
+            CallKind::Forward if of_backward.contains(&call) && !is_composite[call] => ReadCall::Other,
             CallKind::Forward => ReadCall::Forward(match kept.get(call) {
                 Some(kept) => Cow::Borrowed(kept),
                 None => Cow::Owned(CallTensors::of(calls, call, &entries(call))),
@@ -267,8 +277,13 @@ impl Program {
     fn add_call(&mut self, call: usize, tensors: &CallTensors, calls: &Calls<'_>, made: &mut MadeByMany) {
         let operation = &self.operations[call];
         let (writes, returns_nothing) = (operation.is_in_place, operation.assigns);
-        let mut step = Step::default();
-        let mut is_update = false;
+        let mut step = Step {
+            is_cut_off: tensors.is_cut_off,
+            is_in_graph: tensors.wants_gradient,
+            ..Step::default()
+        };
+        // What an optimizer counts and keeps is no result of the program, though no gradient goes into it.
+        let mut is_update = is_of_optimizer(calls.rank, call);
         let mut written: Option<Written> = None;
         let (mut given, mut may_get_mask) = (Vec::new(), false);
         for taken in &tensors.taken {
@@ -312,13 +327,11 @@ impl Program {
             }
         }
         // An optimizer gets parameters in an order of its own.
-        let is_use =
-            || !is_update && !self.operations[call].is_in_place && !is_of_optimizer(calls.rank, call);
-        if !step.weights.is_empty() && is_use() {
-            for name in &step.weights {
-                if let Some(weight) = self.weights.get_mut(name) {
-                    weight.uses.push(call);
-                }
+        let is_use = !is_update && !self.operations[call].is_in_place;
+        step.uses_parameter = is_use && tensors.is_given_parameter;
+        for name in step.weights.iter().filter(|_| is_use) {
+            if let Some(weight) = self.weights.get_mut(name) {
+                weight.uses.push(call);
             }
         }
         let written = written.filter(|_| writes || returns_nothing);

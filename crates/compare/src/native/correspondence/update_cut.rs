@@ -63,6 +63,7 @@ pub(in crate::native) fn update_cut(
         golden: theirs,
         golden_named,
         is_of_both: false,
+        is_missing: false,
         may_begin_earlier: false,
         growth: None,
         after,

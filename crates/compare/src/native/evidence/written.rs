@@ -11,6 +11,9 @@ use crate::native::evidence::flow::Calls;
 pub(in crate::native) const PARAMETER: &str = "parameter:";
 pub(in crate::native) const GRADIENT: &str = "gradient:";
 
+/// How dumps name a parameter of no module that was recorded.
+const NAMELESS: &str = "parameter";
+
 /// What a side does with a parameter.
 pub(in crate::native) struct Written {
     /// What it was before the first of the calls, if there are any.
@@ -87,6 +90,16 @@ pub(in crate::native) fn parameter_of(base: &str, path: &str) -> String {
     let module = module.rsplit_once('.').map_or("", |(path, _)| path);
     let name = path.strip_suffix(".0").unwrap_or(path);
     if module.is_empty() { name.to_owned() } else { format!("{module}.{name}") }
+}
+
+/// Whether a run without a model was recorded: calls are given parameters, and it is not known which.
+pub(in crate::native) fn has_nameless_parameters(rank: &Rank) -> bool {
+    let is_nameless = |entry: &Entry| match &entry.content {
+        Content::Tensor(tensor) => tensor.source.as_deref() == Some(NAMELESS),
+        _ => false,
+    };
+    (0..rank.calls().len())
+        .any(|call| rank.entries(call).is_ok_and(|entries| entries.iter().any(is_nameless)))
 }
 
 /// Adds gradients that one side writes and the other does not, as the optimizer of the other gets them: a program may assign a new

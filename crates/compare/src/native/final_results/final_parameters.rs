@@ -25,7 +25,7 @@ use crate::native::evidence::flow::{Calls, Flow};
 use crate::native::evidence::measure::{State, measure};
 use crate::native::evidence::tensor_error::{TensorError, extent, ratio};
 use crate::native::evidence::written::{
-    GRADIENT, PARAMETER, Written, add_assigned, recorded_gradients, written,
+    GRADIENT, PARAMETER, Written, add_assigned, has_nameless_parameters, recorded_gradients, written,
 };
 use crate::native::expectation::expectations::ErrorProfile;
 use crate::native::expectation::rounding::ACCUMULATOR;
@@ -143,15 +143,14 @@ impl FinalParameters {
         FinalParameters::compare(units, flow, calls, trained, false)
     }
 
-    /// The first parameter that is left different, whoever writes into it: calls of two different programs may be paired, and
-    /// judged by nobody.
-    pub(in crate::native) fn first_apart_of_all(
+    /// Of all parameters, whoever writes into them: calls of two different programs may be paired, and judged by nobody.
+    pub(in crate::native) fn of_all(
         units: &[CallEvidence],
         flow: &Flow,
         calls: [&Calls<'_>; 2],
         trained: Option<Trained>,
-    ) -> Option<LeftApart> {
-        FinalParameters::compare(units, flow, calls, trained, true).first_apart
+    ) -> FinalParameters {
+        FinalParameters::compare(units, flow, calls, trained, true)
     }
 
     /// `all`: also parameters that paired calls write into.
@@ -176,6 +175,12 @@ impl FinalParameters {
         }
         let mut sides = calls.map(written);
         add_assigned(&mut sides, calls);
+        // Without a model, parameters have no names: which is which is not known.
+        let is_nameless = |side: usize| sides[side].is_empty() && has_nameless_parameters(calls[side].rank);
+        if is_nameless(0) || is_nameless(1) {
+            let open = sides.iter().map(|side| side.len() as u64).max().unwrap_or(0);
+            return FinalParameters { open, ..FinalParameters::default() };
+        }
         let pairs = parameter_pairs(&sides, calls, trained.map_or(0.0, |trained| trained.apart));
         let updates = Updates::of(units, flow, calls, &pairs);
         let noise = gradient_noise(units);
