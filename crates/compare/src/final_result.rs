@@ -37,6 +37,8 @@ pub enum EndDifference {
     Variable,
     /// Their elements may be in different places, which statistics do not show.
     Places,
+    /// They may differ at positions of padding alone, which statistics do not show.
+    Padding,
 }
 
 impl EndDifference {
@@ -69,7 +71,7 @@ impl fmt::Display for FinalResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.place.as_ref().map_or_else(String::new, |place| format!(" at place {place}"));
         match self.difference {
-            EndDifference::Numbers => {}
+            EndDifference::Numbers | EndDifference::Padding => {}
             EndDifference::Variable => {
                 return write!(f, "the models return different results{place}: {}", self.entry);
             }
@@ -83,7 +85,11 @@ impl fmt::Display for FinalResult {
             return write!(f, "{} has no counterpart among the final results of the other run", self.entry);
         }
         let (error, allowed) = (percent(self.error), percent(self.allowed));
-        write!(f, "{} differs by {error} (accumulated rounding allows {allowed})", self.entry)
+        write!(f, "{} differs by {error} (accumulated rounding allows {allowed})", self.entry)?;
+        if self.difference == EndDifference::Padding {
+            f.write_str(", perhaps at positions of padding alone: no gradient differs, and statistics do not show where")?;
+        }
+        Ok(())
     }
 }
 

@@ -100,7 +100,9 @@ pub(super) fn when_nothing_broke<S>(compared: &Compared<S>) -> Vec<Instruction> 
     if let Agreement::FinalResult(result) = &compared.agreement {
         return match result.difference {
             EndDifference::Numbers => towards(compared, result),
-            EndDifference::Places => vec![Instruction::DumpTensorsIfNeeded, record("mix", "")],
+            EndDifference::Places | EndDifference::Padding => {
+                vec![Instruction::DumpTensorsIfNeeded, record("mix", "")]
+            }
             EndDifference::Variable => Vec::new(),
         };
     }

@@ -190,10 +190,10 @@ def test_a_gradient_that_differs_is_not_blamed_on_calls_of_one_side(task: str, t
     assert "the gradient of" in json.loads(compared.to_json())["reason"]
 
 
-def padded(path: Path, fault: str, *, functional: bool, backward: bool, kinds: Tensor | None = None) -> Path:
+def padded(path: Path, fault: str, *, functional: bool, backward: bool, task: str = "tensor") -> Path:
     net: nn.Module = Functional(Modules()) if functional else Modules(fault)
-    with ulpscope.capture(path, model=net, level="mix", task="tensor"):
-        found = net(IDS, MASK, kinds)
+    with ulpscope.capture(path, model=net, level="mix", task=task):
+        found = net(IDS, MASK)
         if backward:
             F.cross_entropy(found.flatten(0, 1), IDS.masked_fill(MASK == 0, -100).flatten()).backward()
     return path
@@ -215,6 +215,22 @@ def test_results_that_differ_beside_padding_do_not_agree(tmp_path: Path) -> None
         padded(tmp_path / "golden", "", functional=True, backward=False),
     )
     assert compared.agreement == "differ"
+
+
+@pytest.mark.parametrize(
+    ("fault", "agreement"),
+    [("no attention from padding", "inconclusive"), ("no attention of kept positions", "differ")],
+)
+def test_by_statistics_no_call_is_named_where_no_gradient_shows_a_difference_beside_padding(
+    fault: str, agreement: str, tmp_path: Path
+) -> None:
+    compared = ulpscope.compare(
+        padded(tmp_path / "target", fault, functional=False, backward=True, task="statistics"),
+        padded(tmp_path / "golden", "", functional=True, backward=True, task="statistics"),
+    )
+    reason = json.loads(compared.to_json())["reason"]
+    assert (compared.agreement, "padding alone" in reason) == (agreement, agreement == "inconclusive")
+    assert bool(compared.divergences) == (agreement == "differ")
 
 
 def test_kinds_of_tokens_are_no_mask(tmp_path: Path) -> None:

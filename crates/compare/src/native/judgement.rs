@@ -277,6 +277,10 @@ impl<'a> Runs<'a> {
     /// Whether calls that are blamed may have made a final result differ. Where the forward passes of two programs agree, that
     /// one of them makes a call and the other does not is not why a gradient differs.
     fn may_have_made(&self, conclusions: &ConclusionList, end: &EndApart) -> bool {
+        // What differs at padding says nothing of the calls that made it.
+        if matches!(end.what, EndKind::AtPadding(_)) {
+            return false;
+        }
         let is_buffer = matches!(end.what, EndKind::Buffer(_) | EndKind::Parameter(_));
         conclusions.blamed().iter().any(|(at, one)| {
             !one.cause.is_some_and(is_of_structure) || is_buffer && self.flow.operations[*at].is_in_place

@@ -422,7 +422,7 @@ impl<'a> NativePlan<'a> {
             EndKind::Gradient { of, .. } => format!("the gradient of {of}"),
             EndKind::Parameter(name) => format!("the parameter {name}, as the step leaves it,"),
             EndKind::Buffer(name) => format!("the buffer {name}, as the step leaves it,"),
-            EndKind::Value(Side::Target, call) => self.target.rank.name(*call),
+            EndKind::Value(Side::Target, call) | EndKind::AtPadding(call) => self.target.rank.name(*call),
             EndKind::Value(Side::Golden, call) => self.golden.rank.name(*call),
             EndKind::Returned(_, [target, golden]) | EndKind::Moved(_, [target, golden]) => {
                 of_both(self.target.rank.name(*target), self.golden.rank.name(*golden))
@@ -438,6 +438,7 @@ impl<'a> NativePlan<'a> {
         let difference = match what {
             EndKind::Returned(..) | EndKind::ReturnedOrigin(..) => EndDifference::Variable,
             EndKind::Moved(..) => EndDifference::Places,
+            EndKind::AtPadding(_) => EndDifference::Padding,
             _ => EndDifference::Numbers,
         };
         Some(FinalResult { entry, error: *error, allowed: *allowed, step: None, difference, place })

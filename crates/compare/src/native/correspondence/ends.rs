@@ -7,6 +7,7 @@ use super::counterparts::Counterparts;
 use super::gradient_cut::CutOff;
 use super::gradients::Gradients;
 use super::last_values::{Last, last_values};
+use super::padding;
 use super::program::{Program, Value, Weight};
 use crate::native::thresholds::conclude::NEAR_A_TIE;
 use crate::native::thresholds::final_results::ALLOWED;
@@ -41,6 +42,9 @@ pub(in crate::native) enum EndKind {
     Buffer(String),
     /// What a call of one side returned or wrote, which differs or has nothing on the other side to be compared with.
     Value(Side, usize),
+    /// What a call of the target returned, which may differ at padding alone: no gradient shows a difference, and statistics do
+    /// not show where it is.
+    AtPadding(usize),
     /// What the models return at a place: the calls that made it.
     Returned(String, [usize; 2]),
     /// The same, where no call made it: parameters or buffers.
@@ -85,6 +89,15 @@ pub(super) fn compare(
         // Pieces of a batch lead to a part of the results each: gradients, which are sums over all, tell more.
         let (differing, apart, has_other_inputs) = (Vec::new(), None, true);
         return Ends { differing, agree: true, apart, differ_in_padding, hidden, has_other_inputs };
+    }
+    if let Some(&pair) = differing.first()
+        && gradients.agree()
+        && padding::may_be_all_that_differs(counterparts, &differing)
+    {
+        let what = EndKind::AtPadding(counterparts.pair(pair)[0].call);
+        let apart = Some(EndApart { what, ..EndApart::of_values(counterparts, pair) });
+        let (differing, has_other_inputs) = (Vec::new(), false);
+        return Ends { differing, agree: false, apart, differ_in_padding, hidden, has_other_inputs };
     }
     if let Some(&pair) = differing.first()
         && !same_inputs(counterparts)

@@ -8,7 +8,7 @@
 //! The mask is an input of both runs: zeros and ones, the zeros before or behind all ones of a row. Kinds of tokens are
 //! zeros and ones, too, but they choose rows of a parameter.
 
-use ulpscope_dump::{Content, Role};
+use ulpscope_dump::{Content, Entry, Role, TensorEntry};
 
 use super::call_tensors::{OUTSIDE, sizes};
 use super::counterparts::Counterparts;
@@ -78,18 +78,57 @@ impl Padding {
     }
 }
 
+/// Whether values may differ at padding alone, where no elements tell: both programs are given a tensor like a mask, by its
+/// statistics, and all values have its rows and positions.
+pub(super) fn may_be_all_that_differs(counterparts: &Counterparts<'_>, pairs: &[[usize; 2]]) -> bool {
+    let like_masks = |side: Side| {
+        let mut found: Vec<(Vec<u64>, u64)> = Vec::new();
+        for_possible_masks(counterparts, side, |tensor| {
+            let (Some(shape), [Some(max), Some(min), ..]) = (&tensor.shape, sizes(tensor)) else { return };
+            if (max, min) == (1.0, 0.0) {
+                found.push((shape.clone(), print(tensor.count().unwrap_or(0), &sizes(tensor))));
+            }
+        });
+        found
+    };
+    let theirs = like_masks(Side::Golden);
+    like_masks(Side::Target).into_iter().filter(|mask| theirs.contains(mask)).any(|(mask, _)| {
+        let positions: u64 = mask.iter().product();
+        let is_by_position = |side: Side, value: usize| match counterparts.entry(side, value) {
+            Some(Entry { content: Content::Tensor(tensor), .. }) => {
+                let shape = tensor.shape.unwrap_or_default();
+                shape.starts_with(&mask) || shape.first() == Some(&positions)
+            }
+            _ => false,
+        };
+        pairs.iter().all(|&[one, other]| {
+            is_by_position(Side::Target, one)
+                && is_by_position(Side::Golden, other)
+                && counterparts.elements([one, other]).is_none()
+        })
+    })
+}
+
 fn masks(counterparts: &Counterparts<'_>, side: Side) -> Vec<Padding> {
-    let (program, rank) = (counterparts.programs[side as usize], counterparts.ranks[side as usize]);
     let mut found = Vec::new();
+    for_possible_masks(counterparts, side, |tensor| {
+        let elements = Elements::read(counterparts.ranks[side as usize], tensor);
+        found.extend(elements.as_ref().and_then(Padding::of));
+    });
+    found
+}
+
+/// Tensors from outside that may be masks: they choose no rows of a parameter.
+fn for_possible_masks(counterparts: &Counterparts<'_>, side: Side, mut visit: impl FnMut(&TensorEntry)) {
+    let (program, rank) = (counterparts.programs[side as usize], counterparts.ranks[side as usize]);
     for &call in program.may_get_masks.iter().take(MOST_READ) {
         for entry in rank.entries(call).unwrap_or_default() {
             let Content::Tensor(tensor) = &entry.content else { continue };
             let is_input = entry.role == Role::Input && tensor.source.as_deref() == Some(OUTSIDE);
             let is_index = || program.indices.contains(&print(tensor.count().unwrap_or(0), &sizes(tensor)));
             if is_input && !is_index() {
-                found.extend(Elements::read(rank, tensor).as_ref().and_then(Padding::of));
+                visit(tensor);
             }
         }
     }
-    found
 }

@@ -192,6 +192,8 @@ pub(super) struct Program {
     pub(super) indices: HashSet<u64>,
     /// Where data enters the program: calls that get a tensor from outside together with a parameter, and that tensor.
     pub(super) entrances: Vec<(usize, u64)>,
+    /// By value: the tensors from outside whose elements it has, perhaps in other places or shapes.
+    moved_inputs: HashMap<usize, Vec<u64>>,
     /// What the program ends in.
     pub(super) ends: FinalValues,
     /// The roundoff of most products of matrices.
@@ -221,6 +223,7 @@ impl Program {
             may_get_masks: Vec::new(),
             indices: HashSet::new(),
             entrances: Vec::new(),
+            moved_inputs: HashMap::new(),
             ends: FinalValues::default(),
             unit: ACCUMULATOR,
             operations: (0..count).map(|call| calls.operation(call)).collect(),
@@ -277,15 +280,12 @@ impl Program {
     fn add_call(&mut self, call: usize, tensors: &CallTensors, calls: &Calls<'_>, made: &mut MadeByMany) {
         let operation = &self.operations[call];
         let (writes, returns_nothing) = (operation.is_in_place, operation.assigns);
-        let mut step = Step {
-            is_cut_off: tensors.is_cut_off,
-            is_in_graph: tensors.wants_gradient,
-            ..Step::default()
-        };
+        let mut step =
+            Step { is_cut_off: tensors.is_cut_off, is_in_graph: tensors.wants_gradient, ..Step::default() };
         // What an optimizer counts and keeps is no result of the program, though no gradient goes into it.
         let mut is_update = is_of_optimizer(calls.rank, call);
         let mut written: Option<Written> = None;
-        let (mut given, mut may_get_mask) = (Vec::new(), false);
+        let (mut given, mut moved, mut may_get_mask) = (Vec::new(), Vec::new(), false);
         for taken in &tensors.taken {
             let mut value = None;
             match taken {
@@ -313,6 +313,7 @@ impl Program {
             if let Some(value) = value {
                 self.values[value].is_used = true;
                 is_update |= self.values[value].is_update;
+                moved.extend(self.moved_inputs.get(&value).into_iter().flatten());
                 step.given.push(value);
             }
             // What is written into comes first among the arguments.
@@ -322,10 +323,16 @@ impl Program {
             true if may_get_mask => self.may_get_masks.push(call),
             true => {}
             false => {
-                self.entrances.extend(given.iter().map(|&given| (call, given)));
-                self.indices.extend(given);
+                self.entrances.extend(given.iter().chain(&moved).map(|&given| (call, given)));
+                self.indices.extend(&given);
             }
         }
+        let operation = &self.operations[call];
+        let moves = operation.reorders || operation.keeps_places || operation.is_view;
+        let mut moved: Vec<u64> = given.into_iter().chain(moved).collect();
+        moved.sort_unstable();
+        moved.dedup();
+        let are_moved = moves && step.weights.is_empty() && !moved.is_empty();
         // An optimizer gets parameters in an order of its own.
         let is_use = !is_update && !self.operations[call].is_in_place;
         step.uses_parameter = is_use && tensors.is_given_parameter;
@@ -348,6 +355,9 @@ impl Program {
         for returned in &tensors.made {
             if tensors.made.len() > FEW_RESULTS {
                 made.insert((call, returned.place), self.values.len());
+            }
+            if are_moved {
+                self.moved_inputs.insert(self.values.len(), moved.clone());
             }
             step.returned.push(self.values.len());
             let value = returned.value(call);

@@ -261,6 +261,12 @@ fn verdict(agreement: &Agreement) -> String {
             let place = result.place.as_ref().map_or_else(String::new, |place| format!("在位置 {place} "));
             format!("两个模型{place}的结果中元素的位置可能不同，统计量无法显示：{}", result.entry)
         }
+        Agreement::FinalResult(result) if result.difference == EndDifference::Padding => format!(
+            "{} 相差 {}（累积舍入允许 {}），可能只在填充位置上：没有梯度不同，统计量无法显示位置",
+            result.entry,
+            percent(result.error),
+            percent(result.allowed)
+        ),
         Agreement::FinalResult(result) if result.error.is_infinite() => {
             format!("{} 在另一次运行的最终结果中没有对应项", result.entry)
         }
