@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, final, overload
 from ulpscope._diffs import Diffs
 
 __all__ = [
+    "CapturedGraph",
     "Comparison",
     "Diff",
     "Divergence",
