@@ -412,7 +412,9 @@ impl Attribution<'_> {
             let doubt = if may_be_its { times / BESIDE_KNOWN.get() } else { times };
             let stands_out = is_open && (doubt > 1.0 || !may_be_its && self.is_gone(at, excess));
             known.doubt = if is_open && !loose { doubt } else { 0.0 };
-            if stands_out && !loose && (self.follows_unlike(at) || self.flow.rearranged.contains(&at)) {
+            let is_no_cause =
+                || self.follows_unlike(at) || self.flow.rearranged.contains(&at) || self.is_unused_draw(at);
+            if stands_out && !loose && is_no_cause() {
                 known.class = Class::NotComparable;
                 return known;
             }
@@ -464,6 +466,14 @@ impl Attribution<'_> {
             && result.is_some_and(|result| result.is_gone)
             && !self.flow.operations[at].may_hide
             && !self.expectations.taken(at).iter().any(|taken| taken.is_gone)
+    }
+
+    /// Whether a module draws random numbers and computes nothing from them: which layers to skip, where none are skipped.
+    fn is_unused_draw(&self, at: usize) -> bool {
+        self.flow.operations[at].is_draw
+            && self.flow.takers[at].is_empty()
+            && self.flow.parent.of(at).is_some()
+            && !self.units[at].entries.iter().any(|entry| entry.is_tensor && entry.is_taken())
     }
 
     /// How an error came in at a call whose arguments do not explain it; `is_new` says that its results have little in

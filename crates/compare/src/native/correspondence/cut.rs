@@ -136,7 +136,9 @@ fn back(
     let mut waiting: Vec<usize> = found.iter().copied().collect();
     while let Some(value) = waiting.pop() {
         for &given in &program.steps[program.values[value].call].given {
-            if !found.contains(&given) && !counterparts.has(side, given) {
+            // Tensors without elements, such as an empty cache, make no difference.
+            let may_differ = program.values[given].count > 0 && !counterparts.has(side, given);
+            if may_differ && !found.contains(&given) {
                 found.insert(given);
                 waiting.push(given);
             }

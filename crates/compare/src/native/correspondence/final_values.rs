@@ -52,6 +52,7 @@ impl FinalValues {
             is_left(value)
                 && is_result(value)
                 && parents[value.call].is_none()
+                && !program.shows_parameter(value.call)
                 && last_module.is_none_or(|last| value.call > last)
                 && !step_ends.contains(&number)
         };
@@ -139,6 +140,12 @@ impl Program {
             value = given;
         }
         Some(value)
+    }
+
+    /// Whether a call only returned a parameter that it was given: `scale.to(device)`.
+    fn shows_parameter(&self, call: usize) -> bool {
+        let (step, operation) = (&self.steps[call], &self.operations[call]);
+        step.uses_parameter && step.given.is_empty() && (operation.keeps_places || operation.reshapes)
     }
 
     /// Whether a call returned what it was given with its elements in different places.
