@@ -120,6 +120,7 @@ class TestSettings:
             "parameter_gradients": True,
             "device_statistics": "auto",
             "flush_interval": 0.2,
+            "cuda_graphs": False,
             "overflow_nums": 1,
             "on_overflow": "raise",
             "check_mode": "all",
