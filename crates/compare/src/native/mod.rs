@@ -114,7 +114,7 @@ struct NativePlan<'a> {
     traits: Shared<EntryTraits>,
     /// What two different programs need of the tensors of calls.
     kept_tensors: [KeptTensors; 2],
-    /// By side: calls without partner that returned NaN.
+    /// By side: unpaired calls that returned NaN.
     lone_nan: [Mutex<HashSet<usize>>; 2],
     /// The sides whose dump was found to say where entries came from.
     says_sources: [AtomicBool; 2],

@@ -186,7 +186,7 @@ pub(super) fn may_be_port(units: &[Unit], calls: [&Calls<'_>; 2]) -> bool {
     is_of_two_programs(lone, all)
 }
 
-/// Whether so many calls without partner, of all of the forward pass, are a different program.
+/// Whether so many unpaired calls, of all of the forward pass, are a different program.
 fn is_of_two_programs(lone: usize, all: usize) -> bool {
     let (lone, all) = (lone as f64, all as f64);
     lone > FEW_LONE.get() && lone * CALLS_PER_LONE.get() > all

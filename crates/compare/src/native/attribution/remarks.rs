@@ -94,7 +94,7 @@ pub(in crate::native) fn is_nan_result(entry: &Entry) -> bool {
     }
 }
 
-/// The first result that is NaN among calls without partner, where those of one side alone have any.
+/// The first result that is NaN among unpaired calls, where those of one side alone have any.
 fn nan_of_one_side(plan: &NativePlan<'_>, known: &Hindsight) -> Option<(Side, String)> {
     if known.is_vouched {
         return None;

@@ -44,7 +44,7 @@ const ASSIGNED: &str = "assigned to a property";
 /// Parameters whose steps are measured: the middle of so many is near that of all.
 const SAMPLES: usize = 32;
 
-/// What was compared of the parameters that calls without partner write into.
+/// What was compared of the parameters that unpaired calls write into.
 #[derive(Debug, Default)]
 pub(in crate::native) struct FinalParameters {
     /// Whether all parameters that a unit writes into are left the same, as far as noise lets them.
